@@ -1,36 +1,36 @@
-"""Lets stock fairseq 0.12.2 start on current Pythons, with not one line of it changed.
+"""Lets stock fairseq 0.12.2 start on current Pythons, without a change to its files.
 
-Since 3.11 a dataclass refuses a default value that cannot be hashed.  fairseq (and hydra before 1.1) use instances
-of dataclasses as defaults, and a dataclass with ``eq`` has no hash.  The cure is to give just those classes the
-hash of an ordinary object, in the moment in which dataclasses looks at the default.
+Since 3.11 a dataclass refuses a default value that cannot be hashed.  fairseq (and hydra before 1.1) use instances of
+dataclasses as defaults, and a dataclass with ``eq`` has no hash.  So this module gives only those classes the hash of
+an ordinary object, when :mod:`dataclasses` reads the default.
 
-Since 3.14 ``Optional[int]`` prints as ``int | None``, and fairseq, which knows it by how it printed before, hands it to
-argparse as it is.  The cure is to give the fields of fairseq's dataclasses the type that fairseq looks for, ``int``;
-their annotations, which omegaconf reads, stay.  And argparse reads the help of an option when the option is added,
-where hydra gives one that is made into a string when it is printed: hydra's is not read ahead of time.
+Since 3.14 ``Optional[int]`` prints as ``int | None``.  fairseq recognises the type by its earlier text, and passes it
+to argparse unchanged.  So this module gives the fields of fairseq's dataclasses the type that fairseq needs, ``int``.
+Their annotations, which omegaconf reads, do not change.  Also since 3.14, argparse checks the help of an option when it
+is added.  hydra has a help that is an object and becomes a string only when it is printed, so it is not checked.
 
-On every Python, modules of fairseq's are repaired as they are imported: ``fairseq_attnvariants_stock.py`` says which.
+On every Python, modules of fairseq are repaired when they are imported: ``fairseq_attnvariants_stock.py`` lists them.
 
 ``fairseq_attnvariants.pth`` imports this module when the interpreter starts, because ``fairseq-train`` imports
-fairseq before it reads ``--user-dir``.  Until somebody imports fairseq or hydra, all that has happened is that one
-finder, which finds nothing but the modules that are repaired, stands on ``sys.meta_path``.
+fairseq before it reads ``--user-dir``.  Until a program imports fairseq or hydra, the only effect is one more finder on
+``sys.meta_path``, which finds only the modules that are repaired.
 """
 
 import sys
 
 PACKAGES = ("fairseq", "hydra")
-REPAIRED = ("fairseq.", "fairseq_cli.")  # packages some of whose modules are
+REPAIRED = ("fairseq.", "fairseq_cli.")  # packages with modules to repair
 
 
 class Watcher:
-    """A meta-path finder that watches for the import of :data:`PACKAGES`.
+    """A meta-path finder that waits for the import of :data:`PACKAGES`.
 
-    It stays on ``sys.meta_path``, because the import system is iterating over that whenever it is called.
+    It stays on ``sys.meta_path``, because the import system iterates over this list while it calls the finder.
     """
 
     @staticmethod
     def find_spec(name, path=None, target=None):
-        """Prepare the standard library for a package that is asked for; find the modules that are repaired."""
+        """Prepare the standard library before a package is imported; find the modules to repair."""
         if name in PACKAGES and sys.version_info >= (3, 11):
             allow_dataclass_defaults()
         if name == "hydra" and sys.version_info >= (3, 14):
@@ -45,7 +45,7 @@ class Watcher:
 def allow_dataclass_defaults():
     """Wrap ``dataclasses._get_field``, once: default instances of classes of :data:`PACKAGES` become hashable.
 
-    Since 3.14 the fields of fairseq's dataclasses, and of its plugins', also lose the None of their types.
+    Since 3.14, also remove None from the field types of fairseq's and its plugins' dataclasses.
     """
     import dataclasses
 
@@ -70,14 +70,14 @@ def allow_dataclass_defaults():
 
 
 def without_none(kind):
-    """``X`` for ``Optional[X]``, as fairseq takes a type with None apart."""
-    from types import UnionType  # since 3.14 that of Optional, too
+    """Return ``X`` for ``Optional[X]``, as fairseq does, and any other type unchanged."""
+    from types import UnionType  # since 3.14 also the type of Optional
 
     return kind.__args__[0] if isinstance(kind, UnionType) and type(None) in kind.__args__ else kind
 
 
 def allow_lazy_help():
-    """Wrap argparse's check of an option's help, once: that of :data:`PACKAGES` may be an object with a ``repr``."""
+    """Wrap argparse's check of an option's help, once: it skips help objects of :data:`PACKAGES`."""
     import argparse
 
     container = argparse._ActionsContainer

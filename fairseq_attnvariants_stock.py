@@ -1,16 +1,16 @@
-"""Repairs of stock fairseq 0.12.2 that need no ``--user-dir``: each is made as fairseq imports the module.
+"""Repairs of stock fairseq 0.12.2 that need no ``--user-dir``: each is made when a module of fairseq is imported.
 
-``fairseq_attnvariants_startup.py`` asks :func:`find_spec` for fairseq's modules, and imports this one only then.
+``fairseq_attnvariants_startup.py`` calls :func:`find_spec` for fairseq's modules, and imports this module only then.
 
-Lines.  A line ends in ``\\n`` or ``\\r\\n``.  fairseq opens text with universal newlines, so that a lone carriage
-return ends a line, too: that sentence becomes two, and every pair after it is wrong.  It takes a byte order mark for
-a part of the first word, and ends in a traceback at what is not UTF-8.  fairseq-preprocess, fairseq-interactive and
-fairseq-score refuse such text before they read it, and so does whatever else opens text.
+Lines.  A line ends in ``\\n`` or ``\\r\\n``.  fairseq opens text with universal newlines, so a lone carriage return
+also ends a line: that sentence becomes two, and every pair after it is wrong.  fairseq takes a byte order mark for a
+part of the first word, and ends in a traceback at bytes that are not UTF-8.  fairseq-preprocess, fairseq-interactive
+and fairseq-score refuse such text before they read it, and so do the modules of :data:`REPAIRS` that open text.
 
-numpy.  fairseq uses names that numpy 1.24 to 2.4 removed.  Its modules that use them get them back, and nobody else.
+numpy.  fairseq uses names that numpy 1.24 to 2.4 removed.  Only the modules that use them get them back.
 
-hydra.  fairseq-hydra-train completes a configuration before it imports ``common.user_dir``, whose code may know better.
-It is imported first.
+hydra.  fairseq-hydra-train completes a configuration before it imports ``common.user_dir``, whose code may change how
+that is done.  So ``common.user_dir`` is imported first.
 """
 
 import builtins
@@ -32,7 +32,7 @@ MARK = "a byte order mark, which fairseq takes for a part of the first word: rem
 
 
 def find_spec(name: str, path) -> Optional[ModuleSpec]:
-    """How to import a module that is repaired, or None for all others."""
+    """The spec of a module to repair, or None for all others."""
     repair = REPAIRS.get(name)
     spec = PathFinder.find_spec(name, path) if repair else None
     if spec is None or repair is None or spec.loader is None:
@@ -51,7 +51,7 @@ def find_spec(name: str, path) -> Optional[ModuleSpec]:
 
 
 def misread(line: bytes, number: int) -> str:
-    """Say what fairseq would misread in a line; an empty text if nothing."""
+    """Return what fairseq would misread in a line, or an empty text if nothing."""
     if number == 1 and line.startswith(codecs.BOM_UTF8):
         return MARK
     if b"\r" in line.removesuffix(b"\r\n"):
@@ -64,10 +64,10 @@ def misread(line: bytes, number: int) -> str:
 
 
 def refuse_misread(path: str) -> None:
-    """Refuse a text that fairseq would misread.  A pipe, which can be read only once, is not looked at.
+    """Refuse a text that fairseq would misread.  A pipe, which can be read only once, is not checked.
 
     Raises:
-        ValueError: with its line.
+        ValueError: with the number of its line.
     """
     if not os.path.isfile(path):
         return
@@ -78,7 +78,7 @@ def refuse_misread(path: str) -> None:
 
 
 class Lines(io.TextIOWrapper):
-    """A stream of lines that ends the command at the first line that fairseq would misread."""
+    """A stream of lines; the command ends at the first line that fairseq would misread."""
 
     number = 0
 
@@ -93,7 +93,7 @@ class Lines(io.TextIOWrapper):
 
 
 def repair_open(module: Any) -> None:
-    """Let a module open only text that fairseq does not misread."""
+    """Make a module refuse to open text that fairseq would misread."""
 
     def open_text(path, mode="r", *args, **options):
         if mode == "r":
@@ -104,7 +104,7 @@ def repair_open(module: Any) -> None:
 
 
 def repair_parsers(module: Any) -> None:
-    """Let the commands' parsers look into the text that they are given the names of."""
+    """Make the parsers of fairseq-preprocess and fairseq-interactive check the text files that the options name."""
     module.get_preprocessing_parser = checking(module.get_preprocessing_parser, preprocessed)
     module.get_interactive_generation_parser = checking(
         module.get_interactive_generation_parser, lambda found: [streamed(found, "input")]
@@ -112,12 +112,12 @@ def repair_parsers(module: Any) -> None:
 
 
 def repair_score(module: Any) -> None:
-    """Let the parser of fairseq-score do the same."""
+    """Make the parser of fairseq-score check the text files that the options name."""
     module.get_parser = checking(module.get_parser, lambda found: [streamed(found, "sys"), found.ref])
 
 
 def checking(make: Callable[..., ArgumentParser], texts: Callable[[Namespace], List[Optional[str]]]):
-    """Wrap a function that makes a parser: it refuses arguments one of whose texts fairseq would misread."""
+    """Wrap a function that makes a parser: the parser refuses arguments if fairseq would misread one of their texts."""
 
     @functools.wraps(make)
     def make_parser(*args, **options) -> ArgumentParser:
@@ -152,7 +152,7 @@ def preprocessed(found: Namespace) -> List[Optional[str]]:
 
 
 def streamed(found: Namespace, name: str) -> Optional[str]:
-    """The file that an option names; a stream becomes standard input, which is read as :class:`Lines`."""
+    """The file that an option names; None for a stream, which becomes standard input, read as :class:`Lines`."""
     path = getattr(found, name)
     if os.path.isfile(path):
         return path
@@ -167,7 +167,7 @@ def streamed(found: Namespace, name: str) -> Optional[str]:
 
 
 class Numpy:
-    """numpy, with what it no longer has."""
+    """numpy, with names that it no longer has."""
 
     int, float = int, float
     compat = SimpleNamespace(long=int)
@@ -176,16 +176,16 @@ class Numpy:
         self.numpy = numpy
 
     def __getattr__(self, name: str) -> Any:
-        """Whatever numpy has."""
+        """Every other name comes from numpy."""
         return getattr(self.numpy, name)
 
     def percentile(self, values, percentages, interpolation: str = "linear"):
-        """The percentiles, by a method that had another name."""
+        """The percentiles, with the former name of the argument ``method``."""
         return self.numpy.percentile(values, percentages, method=interpolation)
 
 
 def repair_numpy(module: Any) -> None:
-    """Give a module the numpy that it was written for."""
+    """Give a module :class:`Numpy` as ``np``."""
     module.np = Numpy(module.np)
 
 
@@ -193,7 +193,7 @@ def repair_numpy(module: Any) -> None:
 
 
 def repair_hydra_train(module: Any) -> None:
-    """Import ``common.user_dir`` before the configuration is completed, by the function that is in place then."""
+    """Import ``common.user_dir``, which may replace ``initialize.add_defaults``, before ``add_defaults`` is called."""
     from fairseq.dataclass import initialize
     from fairseq.utils import import_user_module
 

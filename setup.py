@@ -1,4 +1,4 @@
-"""Packaging.  Everything declarative is in pyproject.toml; here is only how the start-up file gets installed."""
+"""Packaging: the installation of the start-up file; everything else is in pyproject.toml."""
 
 from distutils.command.install_data import install_data  # setuptools provides distutils
 
@@ -14,7 +14,7 @@ class InstallBesidePackages(install_data):
 
 
 class WithData(Distribution):
-    """An editable install asks ``has_data`` before it installs ``data_files``; setuptools only has the other name."""
+    """A distribution with ``has_data``, which an editable install calls; setuptools only has ``has_data_files``."""
 
     def has_data(self):
         """Whether there are ``data_files``."""

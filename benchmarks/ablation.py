@@ -1,10 +1,10 @@
-"""The gain of each fast way: updates and searches with it and, in turn, without it.
+"""The gain from each fast way of computing: updates and searches with it and, in turn, without it.
 
     OMP_NUM_THREADS=1 python benchmarks/ablation.py --cpu-time --rounds 5 --batches 1 --archs rnnsearch dl4mt
     OMP_NUM_THREADS=1 python benchmarks/ablation.py --cpu-time --rounds 5 --batches 1 --compute-dtype bfloat16
 
-takes most options of speed.py.  What is printed is the median, over the rounds, of the time without it over the time
-with it, and the smallest and the largest; below 1 it costs time, and is there for memory.
+It takes most options of speed.py.  It prints the time without a fast way divided by the time with it: the median over
+the rounds, the smallest and the largest.  Below 1 the fast way costs time, and its use is to save memory.
 """
 
 import sys
@@ -31,7 +31,7 @@ from fairseq_attnvariants.nn.transition import Transition
 
 
 def pytorchs(self, data, sizes, initial):
-    """A layer of PyTorch's own, with the interface of ours."""
+    """Compute PyTorch's layer, with the interface of ``FusedLayer.forward``."""
     parts = tuple(part.contiguous() for part in initial.chunk(self.kind.vectors, dim=-1))
     packed = PackedSequence(data, torch.tensor(sizes))
     outputs, final = self.kernels.forward(self, packed, parts if len(parts) > 1 else parts[0])
@@ -39,7 +39,7 @@ def pytorchs(self, data, sizes, initial):
 
 
 def checkpointed(query, keys, vector, *features):
-    """Additive energies that keep only their arguments, too, in PyTorch's way."""
+    """Additive energies that also keep only their arguments, by PyTorch's ``checkpoint``."""
     arguments = query, keys, vector, *zip(features[::2], features[1::2])
     return checkpoint(additive.additive_energies, *arguments, use_reentrant=False, preserve_rng_state=False)
 
@@ -48,7 +48,7 @@ TANH = [
     (additive, "tanh_product", lambda values, vector: values.tanh_() @ vector),
     (energies, "tanh_", torch.Tensor.tanh_),
 ]
-# what each is replaced with
+# by name: the attributes to replace, and their replacements
 UPDATES = {
     "gradients formed after the loop": [(deferred, "AVAILABLE", False)],
     "energies' own backward pass": [(energies, "_Energies", SimpleNamespace(apply=checkpointed))],
@@ -68,12 +68,12 @@ ADDITIVE = [name for name in (*UPDATES, *SEARCHES) if name.startswith(("energies
 
 
 def chosen(switches, kept):
-    """The switches that an architecture has: those that ``kept`` does not leave out."""
+    """The switches that apply to an architecture: those that ``kept`` does not exclude."""
     return {name: patches for name, patches in switches.items() if kept.get(name, True)}
 
 
 def without(patches, run):
-    """Run with the patches."""
+    """Call ``run`` with the patches."""
     with ExitStack() as patched:
         for target, attribute, value in patches:
             patched.enter_context(patch.object(target, attribute, value))
@@ -81,7 +81,7 @@ def without(patches, run):
 
 
 def ratios(run, switches, rounds):
-    """Times without each of the switches over the time with all, of each round."""
+    """The time without each switch divided by the time with all, for each round."""
     times = in_turns({"all": run, **{name: partial(without, switches[name], run) for name in switches}}, rounds)
     return {name: [one / whole for one, whole in zip(times[name], times["all"])] for name in switches}
 

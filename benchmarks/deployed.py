@@ -1,13 +1,13 @@
-"""Exported models against the stock ``lstm`` in fairseq's search, in turns, in one run.
+"""The speed of exported models against the stock ``lstm`` in fairseq's search, in turns, in one run.
 
     OMP_NUM_THREADS=1 python benchmarks/deployed.py
     OMP_NUM_THREADS=1 python benchmarks/deployed.py --same PACKAGE INT8_PACKAGE TEXT # only how many translations agree
 
-Weights and text are random, and fairseq's ``SequenceGenerator`` and the graphs are told to write ``--words`` words for
-every sentence, no more and no fewer (``min_len``, ``max_len``).  A shortlist has ``--listed`` words for many sentences
-and fewer for one, as those of Multi30k have.  Exported models are timed from symbols to n-best lists, by the runtime.
-It prints how many times as fast as the ``lstm`` each way is: the ratio of processor times in the same round, as the
-median with the smallest and the largest.
+Weights and text are random.  fairseq's ``SequenceGenerator`` and the graphs write exactly ``--words`` words for every
+sentence, because ``min_len`` and ``max_len`` are set.  A shortlist has ``--listed`` words for many sentences and fewer
+for one, as shortlists of Multi30k do.  The time of an exported model is that of the runtime, from symbols to n-best
+lists.  The output is how many times as fast as the ``lstm`` each way is: the ratio of processor times in the same
+round, as the median with the smallest and the largest.
 """
 
 import argparse
@@ -40,7 +40,7 @@ UNPROVED = Proof(0, 0, 0, 0.0, 0.0, 0.0, "")
 
 
 def random_list(task, listed):
-    """Fifty words for each source symbol, all of them among ``listed`` target words."""
+    """A shortlist of at most fifty words for each source symbol, all from the same ``listed`` target words."""
     source, target = task.source_dictionary, task.target_dictionary
     random = torch.Generator().manual_seed(1)
     pool = torch.randperm(len(target) - SPECIALS, generator=random)[:listed] + SPECIALS
@@ -53,7 +53,7 @@ def random_list(task, listed):
 
 
 def write(folder, task, model, graph, asked, int8, shortlist):
-    """A package whose translations have all the same length."""
+    """Write a package whose translations all have ``--words`` words, and return its folder."""
     search = Search(beam=asked.beam, min_len=asked.words, max_len_b=asked.words)
     text = dict(lowercase=False, tokenizer=None, truecase=None, bpe=None)
     about = package.manifest(task, model, graph, UNPROVED, search, text, {}, int8, shortlist)
@@ -66,7 +66,7 @@ def write(folder, task, model, graph, asked, int8, shortlist):
 
 
 def exported(folder, task, model, asked):
-    """The packages of a model, by their way."""
+    """Export a model in each way, and return the packages by way."""
     shortlist = random_list(task, asked.listed) if "list" in asked.ways else None
     whole = loop.export(model) if {"float32", "int8"} & {*asked.ways} else None
     graphs = {
@@ -91,7 +91,10 @@ MEASURED = """if True:
 
 
 def start(folder, line):
-    """Processor seconds and MiB of a process that translates one line; started by a small one, whose memory counts."""
+    """Processor seconds and MiB of a process that translates one line.
+
+    A small process starts it, because the peak includes the memory of the process that starts it.
+    """
     command = [sys.executable, "-c", MEASURED, sys.executable, str(folder / "translate.py")]
     done = subprocess.run(command, input=line + "\n", capture_output=True, text=True, check=True)
     return tuple(map(float, done.stdout.split()))
@@ -104,7 +107,7 @@ def widths(text):
 
 
 def measure(size, asked, task, sources):
-    """Print the table of a width."""
+    """Print the table for one pair of widths."""
     embed, hidden = size
     arguments = speed.parse(["--embed", str(embed), "--hidden", str(hidden)])
     pad, dictionary = task.source_dictionary.pad(), task.source_dictionary
@@ -156,7 +159,7 @@ def measure(size, asked, task, sources):
 
 
 def same(first, second, text):
-    """The share of lines whose translations are the same in two packages."""
+    """Print the share of lines whose translations are the same in two packages."""
     lines = [line for line in Path(text).read_text(encoding="utf-8").splitlines() if line.strip()]
     translators = [load().Translator(folder) for folder in (first, second)]
     one, other = ([found.text for found in translator.translate(lines, attention=False)] for translator in translators)
@@ -184,7 +187,7 @@ def main():
     count = max(asked.batch, asked.sentences)
     given = ["--vocabulary", asked.vocabulary, "--batch", count, "--batches", 1, "--length", 16, "--spread", 0.15]
     dictionary, sources, _ = speed.sample_text(speed.parse([*map(str, given)]))
-    sources.sort(key=len, reverse=True)  # as the stock lstm needs them
+    sources.sort(key=len, reverse=True)  # the stock lstm needs this order
     task = speed.Task(dictionary, dictionary)
     task.cfg = argparse.Namespace(source_lang="xx", target_lang="yy")
     print(f"{len(dictionary)} types, beam {asked.beam}, {asked.words} words, sources of {min(map(len, sources))} to "

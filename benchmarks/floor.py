@@ -1,14 +1,15 @@
-"""How far a training update is from the time that its matrix products take alone, on a CPU.
+"""The time of a training update against the least time for its matrix products and optimizer, on a CPU.
 
     python benchmarks/floor.py DATA                # a folder made by fairseq-preprocess, widths 256 and 512
     python benchmarks/floor.py --paper-size        # random text, widths 620 and 1000, vocabulary 30,000
 
-takes most options of speed.py. Updates (forward, backward, clipping, Adam) are watched for their matrix products:
-which shapes, laid out how, how often. Then, in turns, the updates are timed, and every kind of product alone on
-numbers of its own, over and over; the sum of these is what the machine needs for the products. The optimizer has
-none: its floor is what it must read and write (the gradient's norm, its clipping, Adam's four numbers a parameter) at
-the rate at which the machine copies memory. The gap is an update over the sum of both. ``step`` is what PyTorch takes
-to clip and for Adam, ``loss`` fairseq's criterion, forward and backward, on given logits: neither is ours.
+It takes most options of speed.py. First it records the matrix products of updates (forward, backward, clipping, Adam):
+their shapes, memory layouts and numbers. Then, in turns, it times the updates, and each kind of product alone on its
+own tensors, repeatedly. The sum of the product times is the floor of the products. The optimizer has no products: its
+floor is the time to read and write its numbers (for the gradient's norm, clipping, and Adam's four numbers per
+parameter) at the rate at which the machine copies memory. The gap is the time of an update divided by the sum of both
+floors. ``step`` is the time of PyTorch's clipping and Adam, ``loss`` that of fairseq's criterion, forward and backward,
+on given logits. Neither is code of this package.
 """
 
 import statistics
@@ -28,7 +29,7 @@ PASSES = 1 + 2 + 4 + 3  # read for the norm; read and write to clip; Adam reads 
 
 
 class Products(TorchDispatchMode):
-    """Counts the matrix products of what is run inside, by operator and by the layout of their operands."""
+    """Counts the matrix products inside its block, by operator and by type, shape and layout of the operands."""
 
     def __init__(self):
         super().__init__()
@@ -42,13 +43,13 @@ class Products(TorchDispatchMode):
 
 
 def operations(operands):
-    """Floating-point operations of a product of the last two operands."""
+    """The number of floating-point operations in a product of the last two operands."""
     *_, (_, left, _), (_, right, _) = operands
     return 2 * left.numel() * (right[-1] if len(right) > 1 else 1)
 
 
 def seconds(function, clock, least=0.02):
-    """The time of one call: the mean of as many as take a while."""
+    """The time of one call: the mean of enough calls to take more than ``least`` seconds."""
     count = 1
     while True:
         start = clock()
@@ -61,7 +62,7 @@ def seconds(function, clock, least=0.02):
 
 
 def alone(function, operands):
-    """The product on numbers of its own."""
+    """A function that computes the product on new tensors of the same layout."""
     tensors = []
     for dtype, shape, stride in operands:
         tensor = torch.empty_strided(shape, stride, dtype=dtype)
@@ -70,7 +71,7 @@ def alone(function, operands):
 
 
 def loss_alone(trainer, sample):
-    """The criterion on the logits that the model has for a sample."""
+    """A function that computes the criterion, forward and backward, on the model's logits for a sample."""
     with torch.no_grad():
         logits, extra = trainer.model(**sample["net_input"])
 

@@ -1,13 +1,13 @@
-"""Time training and search on a GPU; each measurement is written as a line of JSON at once.
+"""Time training and search on a GPU, and write each measurement at once, as a line of JSON.
 
     python benchmarks/gpu.py gpu.jsonl --seconds 330   # gpu.sh does this after the tests
-    python benchmarks/gpu.py gpu.jsonl --small         # the same on a CPU, of tiny models, to try it
+    python benchmarks/gpu.py gpu.jsonl --small         # tiny models, to try the program on a CPU
     python benchmarks/gpu_table.py gpu.jsonl           # the table of README.md
 
-A way is an architecture, and after a colon how it is run: ``graphs`` (``--cuda-graphs``) or ``compile``.  In each part
-all ways take turns on the same batches; a ratio is to the stock ``lstm`` of the same round.  Batches of graphs are
-padded as ``--required-seq-len-multiple 4`` pads them.  Parts come in the order of their worth, and one that the time
-does not suffice for is left out and named.
+A way is an architecture, and after a colon its mode: ``graphs`` (``--cuda-graphs``) or ``compile``.  In each part all
+ways take turns on the same batches.  A ratio compares with the stock ``lstm`` in the same round.  Batches for graphs
+are padded as with ``--required-seq-len-multiple 4``.  The most important parts come first.  A part that needs more than
+the remaining time is left out, and the output names it.
 """
 
 import argparse
@@ -51,7 +51,7 @@ ROUNDS = 5
 
 
 class Out:
-    """The file of measurements, and the time that is left."""
+    """The file of measurements, and the remaining time."""
 
     def __init__(self, path, seconds):
         self.path, self.end = Path(path), time.monotonic() + seconds
@@ -73,7 +73,7 @@ def settings(size, *more):
 
 
 def both_ways(*archs):
-    """The reference, and each architecture as it is and by graphs."""
+    """The reference, and each architecture without and with graphs."""
     return ["lstm", *(way for arch in archs for way in (arch, f"{arch}:graphs"))]
 
 
@@ -92,7 +92,7 @@ def padded(sample, multiple, pad):
 
 
 def reset_memory():
-    """Give back what nobody holds; from here on the most is noted.  GiB that are held now."""
+    """Free unused memory, reset the peak, and return the GiB that are still reserved."""
     gc.collect()
     if not CUDA:
         return 0.0
@@ -103,12 +103,12 @@ def reset_memory():
 
 
 def memory():
-    """GiB that were reserved at most: what graphs reserve is allocated by nobody between two of them."""
+    """The peak of reserved GiB; what graphs reserve does not count as allocated between two runs of a graph."""
     return torch.cuda.max_memory_reserved() / 2**30 if CUDA else 0.0
 
 
 def trainer_of(way, arguments, task, dtype):
-    """A model in training; on a GPU with PyTorch's own fused Adam, where launches count."""
+    """A trainer; on a GPU, where kernel launches take time, with PyTorch's fused Adam."""
     how = way.partition(":")[2]
     arguments.more.setdefault(way, []).extend(FLAGS.get(how, []))
     trainer = speed.Trainer(way, arguments, task)
@@ -118,18 +118,18 @@ def trainer_of(way, arguments, task, dtype):
 
 
 def prepare(out, ways, make, **row):
-    """Measure each way; a failure is recorded like a measurement."""
+    """Call ``make`` for each way, and return the results; a failure is written like a measurement."""
     made = {}
     for way in ways:
         try:
             made[way] = make(way)
-        except Exception as error:  # the others are worth their time all the same
+        except Exception as error:  # the other ways still run
             out.write(**row, way=way, error=f"{type(error).__name__}: {error}"[:300])
     return made
 
 
 def take_turns(out, runs, samples, rounds, words, extra, **row):
-    """Time the ways in turns."""
+    """Time the ways in turns, and write the measurements."""
     if not runs:
         return
     times = {way: [] for way in runs}
@@ -145,7 +145,7 @@ def take_turns(out, runs, samples, rounds, words, extra, **row):
 
 
 def training(out, size, ways, dtype="float32", more=(), flags=(), rounds=ROUNDS):
-    """Updates: forward, backward, clipping and Adam, with the memory of one at its most."""
+    """Measure updates (forward, backward, clipping and Adam) and their peak memory."""
     arguments = settings(size, *more)
     arguments.more = {way: list(flags) for way in ways}
     task, samples = speed.load(arguments)
@@ -157,7 +157,7 @@ def training(out, size, ways, dtype="float32", more=(), flags=(), rounds=ROUNDS)
         trainer = trainer_of(way, arguments, task, dtype)
         own[way] = fixed if way.endswith("graphs") else samples
         begin = time.perf_counter()
-        for turn in range(3):  # graphs are captured when a shape comes again
+        for turn in range(3):  # a graph is captured when its shape occurs again
             if turn == 2:
                 reset_memory()
             speed.timed(trainer.update, own[way], time.perf_counter)
@@ -176,7 +176,7 @@ def training(out, size, ways, dtype="float32", more=(), flags=(), rounds=ROUNDS)
 
 
 def profile(out, size, ways, more=()):
-    """How long the GPU is busy in an update, and with how many kernels."""
+    """Measure how long the GPU is busy in an update, and with how many kernels."""
     nowhere = SimpleNamespace(write=lambda **row: None)
     trainers, samples = training(nowhere, size, ways, more=more, rounds=3)
     for way, trainer in trainers.items():
@@ -193,7 +193,7 @@ def profile(out, size, ways, more=()):
 
 
 def search(out, size, ways, batch, words=20, rounds=ROUNDS):
-    """Beam 5, hypotheses of so many words, in fairseq's search and in the static one."""
+    """Measure fairseq's search and the static search, with beam 5 and hypotheses of ``words`` words."""
     count = 2 if batch > 1 else 8  # single sentences are of several lengths
     arguments = settings(size, "--batches", count, *(["--batch", 1] if batch == 1 else []))
     task, samples = speed.load(arguments)
@@ -225,7 +225,7 @@ def search(out, size, ways, batch, words=20, rounds=ROUNDS):
 
 
 class Rates(logging.Handler):
-    """The updates a second that fairseq-train logs."""
+    """Collects the updates and words per second that fairseq-train logs."""
 
     def __init__(self):
         super().__init__()
@@ -239,7 +239,7 @@ class Rates(logging.Handler):
 
 
 def binarised(folder, arguments):
-    """Random text as fairseq-preprocess leaves it."""
+    """Write random text, binarise it with fairseq-preprocess, and return the folder."""
     dictionary, *sides = speed.sample_text(arguments)
     for side, sentences in zip(("xx", "yy"), sides):
         lines = [" ".join(dictionary[token] for token in sentence[:-1].tolist()) + "\n" for sentence in sentences]
@@ -251,7 +251,7 @@ def binarised(folder, arguments):
     return folder / "bin"
 
 
-# name: flags of fairseq-train, and what hydra alone can say
+# name: flags of fairseq-train; the words graphs and bf16 in a name set these options, too
 TRAININGS = {
     "lstm": ["--encoder-bidirectional"],
     "rnnsearch": [],
@@ -271,7 +271,7 @@ TRAININGS = {
 
 
 def fairseq_train(out, size, ways, batches=24, epochs=5):
-    """fairseq-train's own loop, by the log of its later epochs, when all graphs are captured."""
+    """Measure the loop of fairseq-train by the log of the last two epochs, when all graphs are captured."""
     arguments = settings(size, "--batches", batches)
     log = logging.getLogger("fairseq.logging.progress_bar")
     row = dict(part="fairseq-train", size=size, batch=arguments.batch)
@@ -300,7 +300,7 @@ def fairseq_train(out, size, ways, batches=24, epochs=5):
                 train.main(cfg)
             finally:
                 log.removeHandler(rates)
-            ups, wps = zip(*rates.found[batches // (batches // 2) * (epochs - 2) :])  # of the last two epochs
+            ups, wps = zip(*rates.found[batches // (batches // 2) * (epochs - 2) :])  # the last two epochs
             out.write(
                 **row, way=way, ms=1000 / statistics.median(ups), rate=statistics.median(wps), gib=memory() - before
             )
@@ -309,7 +309,7 @@ def fairseq_train(out, size, ways, batches=24, epochs=5):
 
 
 def parts(small):
-    """Name, seconds that it needs at most, and what it does, the most worthy first."""
+    """The name of each part, the most seconds that it needs, and its function; the most important part first."""
     if small:
         deep = ["--encoder-layers", "3", "--decoder-layers", "3"]
         few = ["lstm", "rnnsearch:graphs", "rnnsearch:fused Adam"]
@@ -348,7 +348,7 @@ def parts(small):
 
 
 def gnmt():
-    """The stock lstm of these sizes is of one layer; these are of four."""
+    """The ways of GNMT, without the stock lstm, which has one layer at these sizes and not several."""
     return [way for name in VARIANTS if name.startswith("gnmt") for way in (name, f"{name}:graphs")]
 
 
@@ -372,7 +372,7 @@ def main():
         begin = time.monotonic()
         try:
             measure(out)
-        except Exception as error:  # the other parts are worth their time all the same
+        except Exception as error:  # the other parts still run
             out.write(part="failed", name=name, error=f"{type(error).__name__}: {error}"[:300])
         gc.collect()
         if CUDA:

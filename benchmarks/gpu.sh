@@ -18,7 +18,7 @@ if python -c 'import torch; raise SystemExit(not torch.cuda.is_available())'; th
 elif [ ${#small[@]} = 0 ]; then
   echo "gpu.sh: torch sees no GPU here; --small tries it on a CPU" >&2; exit 1
 fi
-# several processes, where pytest-xdist is there: most of these tests wait for commands to start
+# use several processes if pytest-xdist is installed: most of these tests wait for commands to start
 workers=(); if python -c 'import xdist' 2> /dev/null && [ -n "${TEST_GPU:-}" ]; then workers=(-n 8 --dist worksteal); fi
 timeout "$tests" python -m pytest -vv -rf -p no:cacheprovider "${workers[@]}" ../tests/test_gpu.py > "$out/tests.txt" 2>&1
 case $? in

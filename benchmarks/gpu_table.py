@@ -1,4 +1,4 @@
-"""The tables of what ``gpu.py`` measured, and the aims.
+"""Tables of the measurements of ``gpu.py``, and a comparison with the aims.
 
 python benchmarks/gpu_table.py gpu.jsonl
 """
@@ -9,7 +9,7 @@ import sys
 
 from tabulate import tabulate
 
-# the stock lstm's time over the way's, on an H100 or H200; what has no dtype is of float32
+# the stock lstm's time divided by the way's, on an H100 or H200, in float32
 AIMS = [
     ("training", "256/512", 80, "rnnsearch:graphs", 2.5),
     ("training", "256/512", 80, "dl4mt:graphs", 2.0),
@@ -21,12 +21,12 @@ AIMS = [
     ("search", "256/512", 80, "rnnsearch:graphs", 2.0),
     ("search", "256/512", 1, "rnnsearch:graphs", 2.0),
 ]
-MEMORY = 1.3  # at most so many times the memory of the same without graphs
+MEMORY = 1.3  # the most memory, as a multiple of the memory without graphs
 NVIDIA = 140_909  # tokens a second of GNMT v2, mixed precision, one A100, batch 128 (DeepLearningExamples)
 
 
 def read(path):
-    """The rows of a file; a last line that was cut off is left out."""
+    """The rows of a file; lines that are cut off are left out with a message."""
     rows = []
     with open(path, encoding="utf-8") as lines:
         for number, line in enumerate(lines, start=1):
@@ -46,7 +46,7 @@ def key(row):
 
 
 def by_way(rows, part):
-    """The measurements of a part by their column and way; ratios of those that took no turns are of the times."""
+    """The measurements of a part by column and way; a row without a ratio gets the ratio of the times."""
     columns = {}
     for row in rows:
         if row["part"] == part and "ms" in row:

@@ -3,17 +3,17 @@
     OMP_NUM_THREADS=1 python benchmarks/growth.py --plot growth.png            # a quarter of an hour
     python benchmarks/growth.py --archs rnnsearch lstm --source 40 80 160 320 --json growth.json
 
-Each quantity is varied alone, the others stay at ``--middle``.  Lengths are in symbols, the end of the sentence among
-them, and means of unequal ones: for a batch of equal lengths PyTorch has a shortcut that training never takes.
+Each quantity varies alone, and the others stay at ``--middle``.  Lengths are in symbols, with the end of the sentence.
+They are means of unequal lengths: for a batch of equal lengths PyTorch has a shortcut that training never takes.
 Architectures with a hierarchical encoder get characters.  All widths follow the hidden width; embeddings have half.
 
-Time is the median over the rounds of what the process spent computing in one update; in a round, every architecture
-has its turn at every point, so that a load on the machine falls on all of them.  Memory is what an update needs beyond
-what training holds all the time, that is, activations and gradients: the peak of a process of its own, less what it
-held before the model was built, less three copies of the parameters (themselves and Adam's two moments).
+Time is the processor time of one update, the median over the rounds.  In a round, every architecture takes a turn at
+every point, so that a load on the machine affects all of them.  Memory is that of activations and gradients: the peak
+of a separate process, less what it held before the model was built, less three copies of the parameters (the parameters
+and Adam's two moments).
 
-Growth is the exponent between a quantity's last two values: 1 is as fast as the quantity, 2 as fast as its square.
-Beside those of time and memory stands that of the forward pass's multiply-adds, which is what the equations ask for.
+Growth is the exponent between a quantity's last two values: 1 is linear, 2 is quadratic.  The table has it for time,
+for memory, and for the forward pass's multiply-adds, which follow from the equations.
 """
 
 import argparse
@@ -52,7 +52,7 @@ class Shape(NamedTuple):
 
 
 LABELS = Shape("source length", "target length", "sentences a batch", "hidden width")
-SMALLEST = Shape(5, 5, 1, 16)  # that random text and the narrowest layers allow
+SMALLEST = Shape(5, 5, 1, 16)  # the least for random text and the narrowest layers
 
 
 class Figures(NamedTuple):
@@ -102,8 +102,8 @@ def grown(name, arguments):
 
 
 def command_line(arch, shape, vocabulary):
-    """The options of speed.py that make the architecture and its batch at a point."""
-    # the end of the sentence comes on top of the lengths there
+    """The options of speed.py for the architecture and its batch at a point."""
+    # speed.py adds the end of the sentence to these lengths
     line = f"--length {shape.source - 1} --target-length {shape.target - 1} --batch {shape.batch}".split()
     line += f"--hidden {shape.width} --embed {shape.width // 2} --vocabulary {vocabulary}".split()
     line += ["--batches", "1"]
@@ -115,11 +115,11 @@ def command_line(arch, shape, vocabulary):
 
 
 def measure(arguments):
-    """Figures of every architecture at every point."""
+    """Measure the figures of every architecture at every point."""
     shapes = list(dict.fromkeys(shape for name in Shape._fields for shape in grown(name, arguments)))
     points = [(arch, shape) for shape in shapes for arch in arguments.archs]
     lines = {point: command_line(*point, arguments.vocabulary) for point in points}
-    # first, because the processes are copies of this one, which has computed nothing yet
+    # first, because the processes are forks of this one, which has computed nothing yet
     peaks = {point: peak(point[0], lines[point]) for point in tqdm(points, "memory", unit="update")}
 
     trainers, samples, seconds = {}, {}, {point: [] for point in points}
@@ -149,7 +149,7 @@ def measure(arguments):
 
 
 def exponent(quantities, values):
-    """``e`` where values grow as quantities to the power of ``e``; None where there was too little to measure."""
+    """Return ``e`` if values grow as quantities to the power of ``e``; None if a value is not positive."""
     if min(values) <= 0:
         return None
     return math.log(values[1] / values[0]) / math.log(quantities[1] / quantities[0])
@@ -179,7 +179,7 @@ def report(figures, arguments):
 
 
 def draw(figures, arguments):
-    """A panel for each measure and quantity, logarithmic both ways."""
+    """Draw a panel for each measure and quantity, with two logarithmic axes."""
     from matplotlib import rcParams
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, NullLocator
@@ -203,7 +203,7 @@ def draw(figures, arguments):
             panel.yaxis.set_minor_locator(NullLocator())
             panel.grid(color="0.9")
     for panel, name in zip(panels.flat, 2 * Shape._fields):
-        panel.set_ylim(panel.get_ylim())  # what is measured fills the panel
+        panel.set_ylim(panel.get_ylim())  # the measured lines set the limits
         start, values = statistics.median(line.get_ydata()[0] for line in panel.lines), getattr(arguments, name)
         slope = [start * (value / values[0]) ** (2 if name == "width" else 1) for value in values]
         panel.plot(values, slope, "--", color="0.6", zorder=0, label="linear; in the width, quadratic")
@@ -217,7 +217,7 @@ def draw(figures, arguments):
 
 def main():
     arguments = parse()
-    # hydra warns, and fairseq tells, of every model that is built
+    # hydra warns and fairseq logs messages for every model that is built
     warnings.simplefilter("ignore")
     logging.disable(logging.INFO)
     with ExitStack() as stack:

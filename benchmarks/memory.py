@@ -3,8 +3,8 @@
     python benchmarks/memory.py                                    # ava at its paper's sizes, 100 sentences a batch
     python benchmarks/memory.py --archs ava lstm --lengths 75 150 300
 
-Every model and length has a process of its own, which trains for two updates and tells the largest amount of memory
-that it ever held, less what it held before the model was built, when all libraries were loaded.
+Every model and length has a separate process, which trains for two updates.  The result is the peak memory of the
+process, less the peak before the model was built, when all libraries were loaded.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
 import torch
-import torch._dynamo  # optimizers import it: better once here than in every process
+import torch._dynamo  # optimizers import it; once here is faster than in every process
 from speed import Trainer, load
 from speed import parse as parse_speed
 
@@ -40,7 +40,7 @@ def resident():
 
 
 def peak(arch, line):
-    """The bytes that two updates take, and the number of parameters; ``line`` is options as of speed.py."""
+    """The bytes that two updates take, and the number of parameters; ``line`` has options of speed.py."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as process:
         try:
             return process.submit(measure, arch, line).result()
@@ -50,9 +50,9 @@ def peak(arch, line):
 
 
 def measure(arch, line):
-    """Return what :func:`peak` does, in a process that has trained nothing yet."""
+    """Measure the results of :func:`peak`, in a process that has trained nothing yet."""
     tiny = ["--hidden", "16", "--embed", "16", "--batch", "2", "--length", "5", "--target-length", "5"]
-    train("rnnsearch", [*line, *tiny])  # loads libraries, which are tens of megabytes and none of the model's
+    train("rnnsearch", [*line, *tiny])  # loads libraries, tens of megabytes that do not belong to the model
     before = resident()
     trainer = train(arch, line)
     return resident() - before, sum(parameter.numel() for parameter in trainer.model.parameters())

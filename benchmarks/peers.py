@@ -1,14 +1,14 @@
-"""Commands of several toolkits, in turns, against the first: what one more update takes, or one more sentence.
+"""Commands of several toolkits, in turns, against the first: the time of one more update or one more sentence.
 
     python benchmarks/peers.py --least 10 --most 40 \\
         --way "lstm=fairseq-train DATA --arch lstm ... --save-dir {folder} --max-update {n}" \\
         --way "marian=marian -m {folder}/model.npz ... --after {n}u"
     python benchmarks/peers.py --least 80 --most 240 --way "lstm=head -n {n} TEXT | fairseq-interactive ..." ...
 
-A way is a name and a line for bash, run with ``--least`` and with ``--most`` in the place of ``{n}`` and an empty
-folder in that of ``{folder}``.  The difference of their times over that of the numbers is what counts, so starting,
-loading and saving do not.  It prints how many times as fast as the first way each one is: the ratio of times in the
-same round, as the median with the smallest and the largest.
+A way is a name and a command line for bash.  It runs with ``--least`` and with ``--most`` instead of ``{n}``, each time
+with an empty folder instead of ``{folder}``.  The difference of the two times is divided by that of the two numbers, so
+starting, loading and saving do not count.  The output is how many times as fast as the first way each way is: the ratio
+of times in the same round, as the median with the smallest and the largest.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from fairseq_attnvariants_cli.options import natural, positive
 
 
 def seconds(line, number, cpu_time):
-    """The time of a command with a number: the seconds that pass, or that it and its processes compute."""
+    """The time of a command with a number: the elapsed seconds, or the processor seconds of it and its processes."""
     with tempfile.TemporaryDirectory() as folder:
         line = line.replace("{n}", str(number)).replace("{folder}", folder)
         before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()

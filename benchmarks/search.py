@@ -1,12 +1,12 @@
-"""Search in several ways against the stock ``lstm``, interleaved in one run.
+"""The speed of several ways of search against the first (by default the stock ``lstm``), interleaved in one run.
 
     python benchmarks/search.py DATA --shortlist TABLE   # a folder made by fairseq-preprocess, a table made by lexicon
     python benchmarks/search.py --paper-size --length 25 # random text and lists of 1,500 random words of 30,000
 
-A way is an architecture, and after plus signs ``list`` for shortlists and a number type of search.  Weights are not
-trained: every hypothesis has ``--words`` words.  Each round gives every way the same batch.  It prints how many times
-as fast as the first way each one is: the ratio of times in the same round, as the median with the smallest and the
-largest.
+A way is an architecture, and after plus signs ``list`` for shortlists and a value of ``--search-dtype``.  Weights are
+not trained: every hypothesis has ``--words`` words.  In each round every way gets the same batch.  The output is how
+many times as fast as the first way each way is: the ratio of times in the same round, as the median with the smallest
+and the largest.
 """
 
 import argparse
@@ -25,7 +25,7 @@ WAYS = ["lstm", "dl4mt", "dl4mt+list", "dl4mt+bfloat16+list", "rnnsearch+list", 
 
 
 class RandomLists:
-    """Lists of as many words as real ones have, where words are random."""
+    """Shortlists of random words, as long as real ones."""
 
     def __init__(self, vocabulary, words=1500):
         drawn = torch.randperm(vocabulary - SPECIALS, generator=torch.Generator().manual_seed(1))[: words - SPECIALS]

@@ -5,9 +5,9 @@
     python benchmarks/speed.py DATA --compute-dtype bfloat16 --archs dl4mt
     python benchmarks/speed.py --characters --archs ava --more "lstm=--encoder-hidden-size 700"
 
-Each round gives every model the same batches, one model after the other; what is printed is the median over the
-rounds of the ratio to the reference *of the same round*, with the smallest and the largest.  Beside it stands the
-ratio of the multiply-adds, counted by PyTorch's flop counter on the very same batch.
+In each round every model gets the same batches, one model after the other.  The output is the ratio to the reference
+*in the same round*, as the median over the rounds with the smallest and the largest.  It also has the ratio of the
+multiply-adds, counted by PyTorch's flop counter on one of these batches.
 """
 
 import argparse
@@ -39,13 +39,13 @@ vocabulary = at_least(6)  # the symbols before the words, and a word
 
 
 def parse(line=None, about=__doc__, without=(), own=()):
-    """The options of a command line: this program's own, or a list of words.
+    """Parse the options of this program's command line, or of a list of words.
 
     Args:
         line: the words.
-        about: what ``--help`` says.
-        without: options that would change nothing.
-        own: a parser with further ones.
+        about: the description in ``--help``.
+        without: options to leave out, because they would have no effect.
+        own: parsers with more options.
     """
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=about, formatter_class=form, parents=own, allow_abbrev=False)
@@ -105,13 +105,13 @@ def clock_of(arguments):
 
 
 def sample_text(arguments):
-    """A dictionary and pairs of sentences: random words, lengths as of captions."""
+    """A dictionary, source sentences and target sentences: random words, with lengths as in captions."""
     dictionary = CharacterDictionary() if arguments.characters else Dictionary()
     for word in range(arguments.vocabulary - len(dictionary)):
         dictionary.add_symbol(f"w{word}")
     random = torch.Generator().manual_seed(1)
     count = arguments.batch * arguments.batches
-    deviations = torch.randn(count, generator=random)  # of both sides: long sentences have long translations
+    deviations = torch.randn(count, generator=random)  # for both sides: long sentences have long translations
 
     def sentence(length):
         symbols = torch.randint(5, arguments.vocabulary, (length,), generator=random)
@@ -127,7 +127,7 @@ def sample_text(arguments):
 
 
 class Task:
-    """The part of a translation task that models and generators ask for."""
+    """The part of a translation task that models and generators need."""
 
     def __init__(self, source, target):
         self.source_dictionary, self.target_dictionary = source, target
@@ -160,7 +160,7 @@ def load(arguments, device=DEVICE):
 
 
 def build(arch, arguments, task):
-    """A model of the asked-for widths and its criterion from their command line, as fairseq-train would."""
+    """Build a model with the given widths, and its criterion, from flags, as fairseq-train does."""
     flags, widths = arguments.more.get(arch, []), []
     arch = arch.partition(":")[0]
     for side in ("encoder", "decoder"):
@@ -213,7 +213,7 @@ class Trainer:
 
 
 def timed(function, samples, clock):
-    """Seconds of a function over all samples; a GPU's, with all that it was given to do."""
+    """The seconds of a function over all samples, until a GPU has finished its work."""
     start = clock()
     for sample in samples:
         function(sample)
@@ -223,7 +223,7 @@ def timed(function, samples, clock):
 
 
 def peak_on_gpu(trainer, sample):
-    """GiB that an update holds at most, beside what is there already, which has the parameters and Adam's state."""
+    """The peak GiB of an update, without what is allocated before it, such as parameters and Adam's state."""
     trainer.update(sample)
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
@@ -271,7 +271,7 @@ def main():
 
 
 def measure(arguments, out):
-    """Print the figures, and write them to a stream where there is one."""
+    """Print the figures, and write them to a stream, if given."""
     clock = clock_of(arguments)
     task, samples = load(arguments)
     names = list(dict.fromkeys([arguments.reference, *arguments.archs]))

@@ -1,4 +1,4 @@
-"""The rounds of a benchmark, and how they are reported."""
+"""The rounds of a benchmark, and their summaries."""
 
 import statistics
 
@@ -6,7 +6,7 @@ from tqdm import tqdm
 
 
 def in_turns(runs, rounds):
-    """Call each function once a round; returns what they gave, by their names, without the first round, a warm-up."""
+    """Call each function once per round; return the results by name, without the first round, a warm-up."""
     found = {name: [] for name in runs}
     for turn in tqdm(range(rounds + 1), "rounds", leave=False):
         for name, run in runs.items():
@@ -22,5 +22,5 @@ def against(times, reference):
 
 
 def spread(values):
-    """The median, and the smallest and the largest."""
+    """The median with the smallest and the largest, as text."""
     return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"

@@ -1,4 +1,4 @@
-"""What MkDocs asks for: pages outside ``docs/``, links as in the checkout, tables of options and of modules."""
+"""Hooks for MkDocs: pages outside ``docs/``, links as in the checkout, tables of options and of modules."""
 
 import ast
 import dataclasses
@@ -28,15 +28,15 @@ OUTSIDE = (
     "models/*.md",
 )
 LIVE = {"ja-en": "Japanese to English", "en-ja": "English to Japanese"}
-"""the models that the site has as pages, where onnxruntime-web is installed"""
+"""the models with pages on the site, if onnxruntime-web is installed"""
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)[^)#\s]+")
 FLAG = re.compile(r"(?<=`)--[a-z-]+(?=`)")
-FLAGS = re.compile(r"^`--[a-z-]+`(?:,\s+`--[a-z-]+`)*$", re.MULTILINE)  # a paragraph of flags alone
+FLAGS = re.compile(r"^`--[a-z-]+`(?:,\s+`--[a-z-]+`)*$", re.MULTILINE)  # a paragraph that has only flags
 ROLE = re.compile(r":(?:class|func|mod|attr|data|meth):<code>~?\.*([^<]*)</code>")
 
 
 def modules():
-    """The modules of the package, and what each is for: the first line of its docstring."""
+    """Yield each module of the package with the first line of its docstring."""
     for path in sorted(PACKAGE.rglob("*.py")):
         line = (ast.get_docstring(ast.parse(path.read_text())) or "").split("\n")[0]
         parts = path.relative_to(ROOT).with_suffix("").parts
@@ -51,7 +51,7 @@ def page_of(module):
 
 
 def on_files(files, config):
-    """Add a page for each module, the README and what else is in the checkout and not in ``docs/``."""
+    """Add a page for each module, and the files of :data:`OUTSIDE`."""
     for name, _ in modules():
         files.append(File.generated(config, page_of(name), content=f"# {name}\n\n::: {name}\n"))
     for pattern in OUTSIDE:
@@ -63,7 +63,7 @@ def on_files(files, config):
 
 
 def live():
-    """The names of the pages of models."""
+    """The models by the names of their pages; empty without onnxruntime-web."""
     try:
         find_onnxruntime_web()
     except ConfigurationError:
@@ -80,8 +80,8 @@ def on_post_build(config):
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Links are relative to a page's place in the checkout; on the site, ``docs/`` is the root."""
-    if page.file.abs_src_path is None:  # a module's
+    """Make links in the checkout fit the site, where ``docs/`` is the root; add tables, and links to the live pages."""
+    if page.file.abs_src_path is None:  # the page of a module
         return markdown
     source = Path(page.file.abs_src_path).relative_to(ROOT)
     here = posixpath.dirname(page.file.src_uri)
@@ -105,11 +105,11 @@ def on_page_markdown(markdown, page, config, files):
 
 
 def options_tables(markdown):
-    """The page of options, with a table of help instead of each list of flags, and an anchor for each option."""
+    """Replace each list of flags on the page of options by a table of their help, with an anchor for each option."""
     rows, described = {}, AttentionRNNConfig()
     for one in dataclasses.fields(AttentionRNNConfig):
         text = described._get_help(one.name)
-        if text is None:  # fairseq's own
+        if text is None:  # an option of fairseq
             continue
         text = text.replace("|", "\\|") + (f" (default: {one.default})" if one.default not in (None, "") else "")
         own = one.metadata.get("rnnsearch")
@@ -128,5 +128,5 @@ def options_tables(markdown):
 
 
 def on_page_content(html, **_):
-    """Docstrings name things with Sphinx's roles."""
+    """Show Sphinx's roles in docstrings as plain code."""
     return ROLE.sub(lambda match: f"<code>{match[1]}</code>", html)

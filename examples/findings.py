@@ -1,8 +1,8 @@
-"""Count findings.csv again from its single seeds, and write the tables of FINDINGS.md anew: ``findings.py``.
+"""Compute findings.csv again from its single seeds, and rewrite the tables of FINDINGS.md: ``findings.py``.
 
-In ``findings.csv`` a person writes the claim, the single seeds, ``here`` and ``remark``. What follows from the seeds is
-written by this: ``seeds`` to ``holm_p``, ``verdict``, ``seeds_to_decide`` and the numbers of ``figures``. A difference
-keeps the decimals that it has. Several comparisons have semicolons between them.
+In ``findings.csv`` a person writes the claim, the single seeds, ``here`` and ``remark``. The script writes the columns
+that follow from the seeds: ``seeds`` to ``holm_p``, ``verdict``, ``seeds_to_decide`` and the numbers in ``figures``. A
+difference keeps its number of decimals. Several comparisons have semicolons between them.
 """
 
 import argparse
@@ -20,46 +20,46 @@ sys.path.insert(0, str(HERE / "laboratory"))
 
 from seeds_to_decide import seeds_to_decide  # noqa: E402
 
-FIRST_OF_SEVERAL = "refuted", "open", "no relevant difference", "shown"  # of a row with several comparisons
+FIRST_OF_SEVERAL = "refuted", "open", "no relevant difference", "shown"  # a row has the first of these that occurs
 INTERVAL = r"[+-][\d.]+ \([+-][\d.]+ to [+-][\d.]+\)"
 HEAD = "row", "claim", "in the paper", "here", "figures, seeds", "verdict", "laboratory, ± half the 95 % interval"
 
 
 def read(path):
-    """The lines of a CSV file."""
+    """Return the lines of a CSV file."""
     with path.open(newline="") as file:
         return [*csv.DictReader(file)]
 
 
 def comparison(own, others, better, margin):
-    """The comparison of two rows of figures, which are text; a gain is on the side that is better."""
+    """Return the comparison of two lists of figures, which are text. A gain is positive if the first is better."""
     sign = -1 if better == "less" else 1
     gains = [sign * (float(one) - float(other)) for one, other in zip(own, others, strict=True)]
     return Comparison(estimate(gains), float(margin) if margin else None)
 
 
 def significant(p):
-    """A p with two significant digits, or those that tell it from 0.05."""
+    """Format p with two to four decimals, more for a small p or one close to 0.05, or with one digit below 0.0001."""
     if p < 1e-4:
         return f"{p:.0e}"
     return f"{p:.{4 if p < 0.01 or 0.0495 <= p < 0.0505 else 3 if p < 0.0995 else 2}f}"
 
 
 def ends(gain, better, decimals):
-    """The system minus the baseline, and the ends of its interval, also if less is better."""
+    """Return system minus baseline, as text, and the ends of its interval, also if less is better."""
     values = (gain.mean, gain.low, gain.high) if better == "more" else (-gain.mean, -gain.high, -gain.low)
     return [f"{round(value, decimals) + 0:+.{decimals}f}" for value in values]  # no -0.00
 
 
 def comparisons_of(row):
-    """The comparisons of a row, of which there are none without single seeds."""
+    """Yield the comparisons of a row. Without single seeds there are none."""
     for own, others in zip(row["system_seeds"].split("; "), row["baseline_seeds"].split("; "), strict=True):
         if own:
             yield comparison(own.split(), others.split(), row["better"], row["margin"])
 
 
 def count(row, found):
-    """Write into a row what follows from its comparisons, which are pairs of a comparison and its verdict."""
+    """Fill the columns of a row that follow from ``found``, its comparisons with their verdicts."""
     printed = row["difference"].split("; ")
     three = [
         ends(gain, row["better"], len(before.partition(".")[2]))
@@ -93,7 +93,7 @@ def table(rows):
 
 
 def page(text, rows, before):
-    """FINDINGS.md with the full tables of these rows, and in its answers other figures than those before."""
+    """Return FINDINGS.md with the full tables of these rows. In its answers, their figures replace ``before``."""
     for row, old in zip(rows, before, strict=True):
         answer = rf"^(\| {row['id']} \|[^|\n]*\|[^|\n]*\| ){re.escape(old)}(?=, )"
         text = re.sub(answer, rf"\g<1>{row['figures']}", text, flags=re.M) if old else text

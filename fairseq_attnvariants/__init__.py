@@ -1,6 +1,6 @@
-"""Attention variants for recurrent neural machine translation, as a plugin of stock fairseq 0.12.2.
+"""Attention variants for recurrent neural machine translation, as a plugin for stock fairseq 0.12.2.
 
-``fairseq-train --user-dir fairseq_attnvariants --arch NAME``; the names are in :mod:`.architectures.variants`.
+Use: ``fairseq-train --user-dir fairseq_attnvariants --arch NAME``; :mod:`.architectures.variants` has the names.
 """
 
 __version__ = "1.5.0"
@@ -9,7 +9,7 @@ from .patches.environment import check_environment
 
 check_environment()
 
-# fairseq scans models/ and tasks/ only when it imports the package itself, and criterions/ never
+# fairseq imports models/ and tasks/ only if it imports this package itself, and never imports criterions/
 from . import criterions, models, optim, tasks  # noqa: E402
 from .architectures.variants import register_architecture  # noqa: E402
 from .patches import patch_fairseq  # noqa: E402

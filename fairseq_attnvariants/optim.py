@@ -1,7 +1,7 @@
 """``--optimizer fused_adam``: Adam by PyTorch's fused kernels.
 
-On a GPU fairseq's ``adam`` launches some ten kernels per parameter, unless apex is installed.  These update all
-parameters in a few kernels.
+On a GPU fairseq's ``adam`` launches some ten kernels per parameter, unless apex is installed.  A few fused kernels
+update all parameters.
 """
 
 from dataclasses import dataclass
@@ -36,10 +36,10 @@ class FusedAdamConfig(Described):
 
 @register_optimizer("fused_adam", dataclass=FusedAdamConfig)
 class FusedAdam(FairseqAdam):
-    """Adam as PyTorch has it, fused on a GPU.
+    """PyTorch's Adam, fused on a GPU.
 
-    It divides by ``√v̂ + ε``. fairseq's ``adam`` adds ``ε`` to ``√v`` before the correction, so that its first updates
-    are smaller where gradients are about as small as ``ε``.
+    It divides by ``√v̂ + ε``.  fairseq's ``adam`` adds ``ε`` to ``√v`` before the bias correction, so its first
+    updates are smaller for gradients about as small as ``ε``.
     """
 
     def __init__(self, cfg: FusedAdamConfig, params: Iterable[nn.Parameter]):
@@ -50,21 +50,21 @@ class FusedAdam(FairseqAdam):
 
     @property
     def supports_flat_params(self) -> bool:
-        """Whether ``--fp16`` may give all parameters as one: each number is updated by itself."""
+        """Whether ``--fp16`` may pass all parameters as one flat tensor: yes, Adam updates each number separately."""
         return True
 
     @property
     def supports_memory_efficient_fp16(self) -> bool:
-        """Refuse it, since PyTorch's Adam does not update float16 in float32.
+        """Refuse memory-efficient float16, because PyTorch's Adam does not update float16 in float32.
 
         Raises:
-            ConfigurationError: what to use.
+            ConfigurationError: always; the message says what to use instead.
         """
         raise ConfigurationError(
             "--optimizer fused_adam has no --memory-efficient-fp16 or -bf16: use --optimizer adam, or --fp16"
         )
 
     def load_state_dict(self, state_dict: Dict[str, Any], optimizer_overrides: Any = None) -> None:
-        """Continue, also if the training began on another kind of device."""
+        """Load the state, also if the training began on another kind of device."""
         groups = [{**group, "fused": self.fused} for group in state_dict["param_groups"]]
         super().load_state_dict({**state_dict, "param_groups": groups}, optimizer_overrides)

@@ -1,6 +1,6 @@
-"""Tables of named components, and what a component declares.
+"""Tables of named components, and the options that a component declares.
 
-A decorator registers a component, the package's own as well as those of a user's ``--user-dir``::
+A decorator registers a component, in this package and in a user's ``--user-dir``::
 
     @register_history("decay")
     class Decay(History):
@@ -25,12 +25,12 @@ from typing import Annotated, Any, NamedTuple, Optional, TypeVar, get_args, get_
 
 from hydra.errors import CompactHydraException
 
-# what YAML and hydra read as a value and not as a name, in capitals too
+# words that YAML and hydra read as values, not as names, in lower or upper case
 VALUES = frozenset(["null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "inf"])
 
 
 class ConfigurationError(ValueError, CompactHydraException):
-    """Options that are unknown or do not fit together; the message names them, and hydra prints it alone."""
+    """Options are unknown or do not fit together; the message names them, and hydra prints it without a traceback."""
 
 
 class UnknownName(ConfigurationError, KeyError):
@@ -40,7 +40,7 @@ class UnknownName(ConfigurationError, KeyError):
 
 
 class Bound(NamedTuple):
-    """What a value has to be."""
+    """A condition on a value; ``text`` completes the sentence "the value must ..."."""
 
     text: str
     holds: Callable[[Any], bool]
@@ -50,33 +50,33 @@ FINITE = Bound("be a finite number", lambda value: abs(value) <= sys.float_info.
 
 
 def at_least(least: float, why: str = "") -> Bound:
-    """Finite numbers from ``least`` on."""
+    """Return the bound of finite numbers that are at least ``least``; ``why`` explains this minimum."""
     text = f"be at least {least}" if not why else f"be {least} ({why}) or above"
     return Bound(text, lambda value: least <= value < math.inf)
 
 
 def above(limit: float) -> Bound:
-    """Finite numbers greater than ``limit``."""
+    """Return the bound of finite numbers greater than ``limit``."""
     return Bound(f"be above {limit}", lambda value: limit < value < math.inf)
 
 
 def within(least: float, limit: float) -> Bound:
-    """Numbers from ``least`` on, and below ``limit``."""
+    """Return the bound of numbers that are at least ``least`` and below ``limit``."""
     return Bound(f"lie in [{least}, {limit})", lambda value: least <= value < limit)
 
 
 class Option(NamedTuple):
-    """A number, a text or a truth value that a component is built with; ``--part-args`` sets it."""
+    """An option of a component: a number, a string or a truth value, which ``--part-args`` sets."""
 
     default: Any
     help: str = ""
     bound: Optional[Bound] = None
 
     def read(self, value: Any, name: str) -> Any:
-        """The value, of the default's type.
+        """Return the value, in the default's type.
 
         Raises:
-            ConfigurationError: it is of another type, or out of bounds; ``name`` is what the message calls it.
+            ConfigurationError: the value has another type or is out of bounds; the message calls it ``name``.
         """
         kind = type(self.default)
         if kind is float and type(value) is int and FINITE.holds(value):
@@ -94,7 +94,7 @@ PLAIN = (int, float, str, bool)  # types of options
 
 @cache
 def described_arguments(text: Optional[str]) -> dict[str, str]:
-    """What the section ``Args:`` of a docstring says of each argument, without its marks of code."""
+    """Return the text for each argument in the section ``Args:`` of a docstring, without backquotes and final stop."""
     _, _, section = inspect.cleandoc(text or "").partition("\nArgs:\n")
     section = re.split(r"\n(?=\S)", section)[0]
     entries = re.findall(r"^ {4}(\w[\w, ]*): (.*(?:\n {8}.*)*)", section, re.MULTILINE)
@@ -104,15 +104,15 @@ def described_arguments(text: Optional[str]) -> dict[str, str]:
 
 @cache
 def constructor_options(kind: type) -> dict[str, Option]:
-    """The options of a component: parameters of its constructor that are keyword-only or annotated with a bound.
+    """Return a component's options: parameters of its constructor that are keyword-only or annotated with a bound.
 
     The annotation is the type, or ``Annotated[type, bound]``; the help is in the section ``Args:`` of the docstring.
-    Where a constructor hands on ``**more``, the options of the class that it extends are options, too; otherwise those
-    of which it has a parameter of the same name.
+    If the constructor has ``**more``, all options of its base class are options, too.  Otherwise only those base
+    options are included that share a name with one of its parameters.
 
     Raises:
-        ConfigurationError: a parameter has no default, or is of another type than :data:`PLAIN`; or an annotation
-            names what is not imported.
+        ConfigurationError: an option has no default, a default of the wrong type, or a type that is not in
+            :data:`PLAIN`; or an annotation contains a name that is not imported.
     """
     found: dict[str, Option] = {}
     help: dict[str, str] = {}
@@ -152,25 +152,25 @@ def _option(parameter: inspect.Parameter, hint: Any, help: str) -> Option:
 
 
 class Part:
-    """What a component declares, beside what it computes.
+    """Base class of components: declares a component's options.
 
-    Its options are parameters of the constructor, see :func:`constructor_options`.
+    The options are parameters of the constructor, see :func:`constructor_options`.
     """
 
     @classmethod
     def own_options(cls) -> dict[str, Option]:
-        """Its options, by name."""
+        """Return the component's options, by name."""
         return constructor_options(cls)  # type: ignore[arg-type]  # mypy doubts that a class has a hash
 
     @classmethod
     def check_declaration(cls, what: str) -> None:
-        """Refuse a component that declares what cannot be meant, when it is registered.
+        """Refuse a component with an invalid declaration, when it is registered.
 
         Args:
             what: the component, for the message.
 
         Raises:
-            ConfigurationError: an option has no default, or one out of its bounds, or is declared as until 0.3.0.
+            ConfigurationError: an option has no default, a default out of bounds, or the form used until 0.3.0.
         """
         for former in {"options", "flags"} & vars(cls).keys():
             raise ConfigurationError(
@@ -186,10 +186,10 @@ class Part:
 
     @classmethod
     def doubts(cls) -> Iterator[str]:
-        """Yield the end of a sentence for each thing that the class has and nothing uses.
+        """Yield a warning for each method or constructor parameter of the class that nothing uses.
 
-        Such things are methods that it never calls, and whose names are nearly those of methods that are called. They
-        are also parameters of its constructor that look like options.
+        Each warning is the end of a sentence that begins with the class.  Warnings concern methods that the class
+        never calls and whose names are similar to those of the package's methods, and parameters that resemble options.
         """
         own = {name: entry for name, entry in vars(cls).items() if inspect.isfunction(entry)}
         outer = [base for base in cls.__mro__[1:] if base.__module__.startswith(f"{__package__}.")]
@@ -211,38 +211,38 @@ class Part:
                     yield f"has a parameter {name}, which --part-args cannot set: write it behind *, as in {written}"
 
     def lacks(self, what: str) -> NotImplementedError:
-        """The error of a component that lacks a method."""
+        """Return the error for a component that lacks a method."""
         return NotImplementedError(f"{what}, and {type(self).__name__} does not")
 
 
 class Widths(NamedTuple):
-    """What parts are built from; 0 where the model has none such."""
+    """The widths from which components are built; 0 for a width that the model does not have."""
 
     hidden: int = 0
-    """``n``, of the decoder's state as other parts read it; the query's"""
+    """``n``, the width of the decoder's state as other components read it, and of the query"""
     annotation: int = 0
-    """``a``, of the annotations that are attended to"""
+    """``a``, the width of the annotations that are attended to"""
     context: int = 0
-    """of ``c_i``"""
+    """width of ``c_i``"""
     attention: int = 0
-    """``A``, of the query and the keys as they are compared"""
+    """``A``, the width at which the query and the keys are compared"""
     target: int = 0
-    """``m``, of the target embeddings"""
+    """``m``, the width of the target embeddings"""
     guide: int = 0
-    """of the guide that attention via attention gives the lower level"""
+    """width of the guide that attention via attention gives the lower level"""
     features: int = 0
-    """of the readout's features, which the vocabulary layer reads"""
+    """width of the readout's features, which the vocabulary layer reads"""
 
 
 Entry = TypeVar("Entry")
 
 
 class Registry(Mapping[str, Entry]):
-    """Parts of a kind by name.
+    """A table of components of one kind, by name.
 
     Args:
-        noun: what one is called.
-        base: the class that all of them extend, if they are classes.
+        noun: the word for such a component, for messages.
+        base: the class that all entries extend, if they are classes.
     """
 
     def __init__(self, noun: str, base: Optional[type] = None):
@@ -253,11 +253,11 @@ class Registry(Mapping[str, Entry]):
         self.taken: Container[str] = ()
 
     def register(self, name: str) -> Callable[[Entry], Entry]:
-        """A decorator that registers a component.
+        """Return a decorator that registers a component under this name.
 
         Raises:
-            ConfigurationError: there is one of that name, it is none that an option can hold, or the part does not
-                extend :attr:`base`, or declares what cannot be meant.
+            ConfigurationError: the name belongs to another component or cannot be the value of an option, or the
+                component does not extend :attr:`base` or has an invalid declaration.
         """
         if not isinstance(name, str):
             raise ConfigurationError(f'the decorator of {self.noun} {name!r} takes a name, as in @register("mine")')
@@ -295,16 +295,16 @@ class Registry(Mapping[str, Entry]):
         return enter
 
     def follow(self, tell: Callable[[str], Any]) -> None:
-        """Call a function with each name that is there, and with each that comes."""
+        """Call a function with each registered name, and with each name that is registered later."""
         self.followers.append(tell)
         for name in self.entries:
             tell(name)
 
     def pick(self, name: str, option: str = "") -> Entry:
-        """The part of this name.
+        """Return the component with this name.
 
         Raises:
-            UnknownName: there is none; the message names the ``option`` that asks for it.
+            UnknownName: there is none; the message begins with the ``option`` that has the name as its value.
         """
         if name not in self.entries:
             asked = f"{option}: " if option else ""
@@ -317,25 +317,25 @@ class Registry(Mapping[str, Entry]):
     __getitem__ = pick
 
     def __iter__(self) -> Iterator[str]:
-        """The names, in the order in which they were entered."""
+        """Iterate over the names, in the order of registration."""
         return iter(self.entries)
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of entries."""
         return len(self.entries)
 
 
 def origin(entry: Any) -> Any:
-    """Where an entry was defined: the same place that is run again, as a cell of a notebook is, replaces it."""
+    """Return where an entry was defined; a new entry from the same place, such as a notebook's cell, replaces it."""
     return entry.origin if hasattr(entry, "origin") else (entry.__module__, entry.__qualname__)
 
 
 def in_folder(path: str) -> str:
-    """The folder in which a relative path was looked for, to follow the path that is not there."""
+    """Return the end of a message on a missing path: the folder of a relative path; empty for an absolute one."""
     return "" if os.path.isabs(path) else f" in {os.getcwd()} (hydra changes the folder: give it an absolute path)"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A question for the known name that is closest, to follow an unknown one; nothing if none is close."""
+    """Return a suggestion to print after an unknown name: the closest known name; empty if none is close."""
     found = difflib.get_close_matches(name, [*known], n=1)
     return f" (did you mean {found[0]}?)" if found else ""

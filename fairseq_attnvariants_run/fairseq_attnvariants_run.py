@@ -1,8 +1,8 @@
-"""Translate with a package that ``fairseq-attnvariants export`` wrote; needs numpy and onnxruntime alone.
+"""Translate with a package that ``fairseq-attnvariants export`` wrote; needs only numpy and onnxruntime.
 
 In Python ``Translator(DIR).translate(["a sentence"])``; on the command line ``python DIR/translate.py FILE > out``, or
-``--serve PORT``. FORMAT.md describes a package. Nothing in a package is executed, and nothing reaches onnxruntime
-before its hash and its operators are checked.
+``--serve PORT``. FORMAT.md describes a package. Nothing in a package is executed. The model's hash and its
+operators are checked before onnxruntime reads it.
 """
 
 import argparse
@@ -33,10 +33,10 @@ except ImportError as error:
 __version__ = "0.3.1"
 
 FORMATS = 1, 2  # the second has features
-BATCH = 40  # sentences that are translated at a time
+BATCH = 40  # sentences in a batch
 OPERATORS = {"DynamicQuantizeMatMul", "MatMulIntegerToFloat", "MatMulNBits"}  # of com.microsoft; all of ai.onnx
 INPUTS = {"source", "beam", "max_len", "min_len", "unkpen"}
-OUTPUTS = {  # of the graph, and their kinds of numbers
+OUTPUTS = {  # of the graph, with the kinds of their numbers
     **dict.fromkeys(["words", "parents", "ended_parents"], "i"),
     **dict.fromkeys(["scores", "ended_scores", "attention"], "f"),
     "ended": "b",
@@ -57,7 +57,7 @@ class PackageError(Exception):
 
 
 class SentenceError(ValueError):
-    """A sentence, or what is asked about it, cannot be translated."""
+    """A sentence cannot be translated, or an option or a file cannot be used."""
 
 
 def first_line(error: Exception) -> str:
@@ -69,7 +69,7 @@ def first_line(error: Exception) -> str:
 
 
 def varint(data: memoryview, at: int) -> tuple[int, int]:
-    """The number of protobuf that starts at ``at``, and where it ends."""
+    """Return the protobuf number that starts at ``at``, and the position after it."""
     value = 0
     for shift in range(0, 70, 7):
         byte = data[at]
@@ -81,10 +81,10 @@ def varint(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def fields(data: memoryview) -> Iterator[tuple[int, Any]]:
-    """Number and value of each field of a protobuf message: an integer, or bytes, such as those of a message.
+    """Yield number and value of each field of a protobuf message; a value is an integer, or bytes, as of a message.
 
     Raises:
-        IndexError: the message ends too early, or is none.
+        IndexError: the data ends too early, or is no message.
     """
     at = 0
     while at < len(data):
@@ -94,7 +94,7 @@ def fields(data: memoryview) -> Iterator[tuple[int, Any]]:
             value: Any
             value, at = varint(data, at)
         else:
-            size = {1: 8, 5: 4}.get(wire, LARGEST_FILE)  # groups have no place in ONNX
+            size = {1: 8, 5: 4}.get(wire, LARGEST_FILE)  # ONNX has no groups
             if wire == 2:
                 size, at = varint(data, at)
             value, at = data[at : at + size], at + size
@@ -103,7 +103,7 @@ def fields(data: memoryview) -> Iterator[tuple[int, Any]]:
         yield key >> 3, value
 
 
-# the messages of ONNX which can hold operators or tensors: fields and what they hold (onnx.proto)
+# the messages of ONNX which can contain operators or tensors: fields and their contents (onnx.proto)
 MESSAGES = {
     "model": {7: "graph", 8: "opset"},
     "graph": {1: "node", 5: "tensor", 15: "sparse tensor"},
@@ -117,10 +117,11 @@ REFUSED = {("model", 20): "training information", ("model", 25): "functions", ("
 
 
 def operators(data: memoryview, message: str = "model", depth: int = 0) -> Iterator[str]:
-    """The operators of an ONNX model, those of nested graphs included: ``MatMul``, ``com.microsoft::MatMulNBits``.
+    """Yield the operators of an ONNX model and its nested graphs, such as ``MatMul``, ``com.microsoft::MatMulNBits``.
 
     Raises:
-        PackageError: the model has external data, functions, foreign domains, or graphs that are nested too deep.
+        PackageError: the model has external data, functions, training information, foreign domains or operators, or
+            graphs that are nested too deep.
     """
     if depth > 4 * NESTED:
         raise PackageError(f"graphs are nested more than {NESTED} deep")
@@ -146,11 +147,11 @@ def operators(data: memoryview, message: str = "model", depth: int = 0) -> Itera
         yield f"com.microsoft::{name}" if foreign else name
 
 
-FIELDS: dict[str, tuple] = {  # of manifest.json: what is read here, its types or values
+FIELDS: dict[str, tuple] = {  # of manifest.json: the fields that are read here, with types or values
     **{f"{side}.units": ("words", "characters", "graphemes", "decomposed") for side in ("source", "target")},
     **{f"{side}.{name}": (str,) for side in ("source", "target") for name in ("symbols", "fingerprint")},
     "source.end": (list,),
-    "source.features": (..., int),  # not there if sources have none
+    "source.features": (..., int),  # missing if sources have no features
     "source.features_after": (..., bool),
     **{f"special.{name}": (int,) for name in ("pad", "eos", "unk")},
     **{f"search.{name}": (int,) for name in ("beam", "min_len", "largest_beam", "largest_source", "largest_target")},
@@ -168,10 +169,10 @@ LARGEST_NUMBER = 1e9
 
 
 class Files:
-    """The files of a package: what is read is what ``manifest.json`` describes, and from this folder alone.
+    """The files of a package; reads only files in this folder that ``manifest.json`` describes.
 
     Raises:
-        PackageError: there is no manifest, or not one of this format.
+        PackageError: there is no manifest, or it has another format.
     """
 
     def __init__(self, folder: str | os.PathLike):
@@ -219,7 +220,7 @@ class Files:
         """The content of a file of the package.
 
         Raises:
-            PackageError: the manifest does not have it, or it is not what the manifest says.
+            PackageError: the manifest does not have the file, or the file is not as the manifest says.
         """
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
             self.refuse("manifest.json", f"{name!r} cannot be the name of a file")
@@ -232,14 +233,14 @@ class Files:
         return data
 
     def text(self, name: Any) -> str:
-        """A file of UTF-8 text."""
+        """The text of a file in UTF-8."""
         try:
             return self.read(name).decode()
         except UnicodeDecodeError as error:
             return self.refuse(name, f"it is not UTF-8 ({error.reason})")
 
     def json(self, name: Any, kind: type) -> Any:
-        """A file of JSON, which holds a list of strings, or an object."""
+        """The content of a JSON file: a list of strings, or an object."""
         value = self._parsed(name, self.read(name))
         strings = all(isinstance(one, str) for one in value) if isinstance(value, list) else True
         if not isinstance(value, kind) or not strings:
@@ -255,7 +256,7 @@ class Files:
         return symbols
 
     def session(self, threads: int) -> onnxruntime.InferenceSession:
-        """The model, checked before onnxruntime sees it."""
+        """Check the model, and open it with onnxruntime."""
         data = self.read("model.onnx")
         try:
             if foreign := set(operators(memoryview(data))) - set(map(str, self.manifest["graph"]["operators"])):
@@ -267,7 +268,7 @@ class Files:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
         options.log_severity_level = 3
-        options.add_session_config_entry("session.load_model_format", "ONNX")  # its own format has not been checked
+        options.add_session_config_entry("session.load_model_format", "ONNX")  # the checks do not read its own format
         try:
             session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime has no common class
@@ -282,17 +283,17 @@ class Files:
 
 
 def single_spaced(text: str) -> str:
-    """``text`` with one space for every run of ASCII's white space, and none at its ends."""
+    """Return ``text`` with one space for every run of ASCII's white space, and none at its ends."""
     return re.sub(r"[ \t\n\v\f\r]+", " ", text).strip(" ")
 
 
 class Subwords:
-    """Merges of subword-nmt, applied to words."""
+    """Cuts words into subwords, by the merges of subword-nmt."""
 
     def __init__(self, codes: str, separator: str = "@@", vocabulary: Sequence[str] | None = None):
         lines = codes.rstrip("\n").split("\n")
         version = lines.pop(0).split()[-1] if lines[0].startswith("#version:") else "0.1"
-        self.end_apart = version == "0.1"  # the mark of a word's end is a symbol of its own
+        self.end_apart = version == "0.1"  # the mark of a word's end is a separate symbol
         merges = [tuple(line.strip("\r\n ").split(" ")) for line in lines]
         for number, merge in enumerate(merges, start=1):
             if len(merge) != 2 or version not in ("0.1", "0.2"):
@@ -322,7 +323,7 @@ class Subwords:
         return [*(part + self.separator for part in parts[:-1]), parts[-1]]
 
     def _allowed(self, part: str, final: bool) -> list[str]:
-        """The subwords that ``part`` was merged from, undone until each is in the vocabulary."""
+        """Undo the merges of ``part`` until each subword is in the vocabulary or cannot be split."""
         pair = self.merged.get(part + "</w>" * final)
         if (part if final else part + self.separator) in self.vocabulary or pair is None:
             return [part]
@@ -345,7 +346,7 @@ def ranges(text: str) -> list[tuple[str, str]]:
     """The first and the last character of each range of a class of characters.
 
     Raises:
-        TypeError: it is no such class.
+        TypeError: ``text`` is no such class.
     """
     found = list(zip(text[::2], text[1::2]))
     if not found or len(text) % 2 or any(first > last for first, last in found):
@@ -356,8 +357,8 @@ def ranges(text: str) -> list[tuple[str, str]]:
 class Moses:
     """The Moses tokeniser and detokeniser of a language, as sacremoses has them.
 
-    ``tables`` has classes of characters (first and last of a range, first and last of the next one) and abbreviations,
-    which keep their full stop: ``prefixes`` always, ``numeric`` in front of a number.
+    ``tables`` has classes of characters (the first and last of each range) and abbreviations, which keep their full
+    stop: ``prefixes`` always, ``numeric`` in front of a number.
     """
 
     def __init__(self, tables: dict[str, Any], hyphens: bool = False, escape: bool = True):
@@ -371,7 +372,7 @@ class Moses:
         except (KeyError, TypeError) as error:
             raise PackageError(f"the tables of the Moses tokeniser are incomplete ({error})") from error
         self.escape = escape
-        # each rule is compiled when a line has its character, because large classes take milliseconds
+        # rules with large classes take milliseconds to compile; so this waits until a line has their character
         self.alpha, self.lower, self.cjk = f"[{alpha}]", f"[{lower}]", f"[{cjk}]"
         self.opening = rf"[{currency}(\[{{¿¡]+"
         self.others = rf"([^{alnum}\s.'`,-])"
@@ -410,7 +411,7 @@ class Moses:
         return text.split()
 
     def _full_stop(self, word: str, following: str) -> str:
-        """A word, whose full stop is split off if it ends a sentence."""
+        """Return a word, and split off its full stop if this ends a sentence."""
         stem = word.removesuffix(".")
         if not stem or stem == word or ("." in stem and re.search(self.alpha, stem)) or stem in self.prefixes:
             return word
@@ -419,7 +420,7 @@ class Moses:
         return stem + " ."
 
     def detokenise(self, words: Sequence[str]) -> str:
-        """The line that words make."""
+        """Return the text of words."""
         text = f" {' '.join(words)} ".replace(" @-@ ", "-")
         for name, character in UNESCAPES:
             text = text.replace(name, character)
@@ -454,7 +455,7 @@ class Moses:
 
 
 SENTENCE_ENDS = {".", ":", "?", "!"}
-IN_FRONT = {"(", "[", '"', "'", "&apos;", "&quot;", "&#91;", "&#93;"}  # of a sentence's first word
+IN_FRONT = {"(", "[", '"', "'", "&apos;", "&quot;", "&#91;", "&#93;"}  # of the first word of a sentence
 
 
 def true_case(words: Sequence[str], cases: dict[str, str]) -> list[str]:
@@ -468,7 +469,7 @@ def true_case(words: Sequence[str], cases: dict[str, str]) -> list[str]:
 
 
 def sentence_case(words: Sequence[str]) -> list[str]:
-    """Words of which the first of each sentence begins with a capital letter."""
+    """Words, with a capital letter at the beginning of each sentence."""
     cased, first = [], True
     for word in words:
         cased.append(word[:1].upper() + word[1:] if first else word)
@@ -477,7 +478,7 @@ def sentence_case(words: Sequence[str]) -> list[str]:
 
 
 class Text:
-    """Raw text to a source's symbols, and a translation's symbols to raw text, as the manifest says.
+    """Converts raw text to source symbols, and target symbols to raw text, as the manifest says.
 
     ``known`` are the symbols of ``source.json``.
     """
@@ -508,10 +509,10 @@ class Text:
             self.subwords = Subwords(files.text(bpe.get("codes")), self.separator, allowed)
 
     def symbols(self, line: str) -> list[str]:
-        """The symbols of a line of raw text, without EOS; the features, which the line has after a tab, come first.
+        """The symbols of a line of raw text, without EOS; the features, which follow a tab in the line, come first.
 
         Raises:
-            SentenceError: it has no features where the model reads some, or unknown ones.
+            SentenceError: the model reads features, and the line has none, or unknown or malformed ones.
         """
         if not self.features:
             return self.letters(line)
@@ -564,14 +565,14 @@ class Text:
         return self.subwords(line.split()) if self.subwords else line.split()
 
     def graphemes(self, line: str) -> Iterator[str]:
-        """The symbols of a line, each the longest one that the dictionary has, or else a character."""
+        """Yield the symbols of a line: each is the longest one in the dictionary, or else a character."""
         while line:
             known = (line[:length] for length in range(self.longest, 1, -1) if line[:length] in self.clusters)
             yield (symbol := next(known, line[0]))
             line = line[len(symbol) :]
 
     def line(self, symbols: Sequence[str]) -> str:
-        """The raw text that symbols make, which have no EOS."""
+        """The raw text of symbols without EOS."""
         units = self.manifest["target"]["units"]
         if units == "characters":
             line = single_spaced("".join(symbols))
@@ -593,18 +594,18 @@ class Hypothesis(NamedTuple):
 
     text: str
     score: float  # log-probability, divided by the length (EOS counts) to the power of lenpen
-    symbols: list[str]  # as the model wrote them, with EOS
+    symbols: list[str]  # with EOS; copies may replace unknown ones
     log_probabilities: list[float]  # of the symbols
-    replaced: list[int]  # positions of symbols that were unknown and are copies of source symbols
-    attention: np.ndarray | None  # symbols x source: where the model looked to write each symbol
-    word_attention: np.ndarray | None  # symbols x words, for two levels
+    replaced: list[int]  # positions of unknown symbols that copies of source symbols replace
+    attention: np.ndarray | None  # weights, symbols x source
+    word_attention: np.ndarray | None  # weights, symbols x words, for two levels
 
 
 class Translation(NamedTuple):
-    """The n-best list of a sentence, and what the model read."""
+    """The n-best list of a sentence, with the symbols that the model read."""
 
     source: list[str]  # symbols, with EOS
-    words: list[str] | None  # of the upper of two levels, with EOS
+    words: list[str] | None  # of the upper level, with EOS; None without two levels
     n_best: list[Hypothesis]
 
     @property
@@ -613,11 +614,11 @@ class Translation(NamedTuple):
         return self.n_best[0].text
 
     def without_attention(self) -> "Translation":
-        """The same in less memory."""
+        """Return the translation without attention weights, in less memory."""
         return self._replace(n_best=[one._replace(attention=None, word_attention=None) for one in self.n_best])
 
     def plain(self) -> dict[str, Any]:
-        """The same for JSON."""
+        """Return the translation as a dictionary for JSON."""
         lists = [hypothesis._asdict() for hypothesis in self.n_best]
         for hypothesis in lists:
             for name in ("attention", "word_attention"):
@@ -633,7 +634,7 @@ class Translator:
 
     Args:
         folder: the package.
-        threads: of onnxruntime.
+        threads: the number of threads of onnxruntime.
 
     Raises:
         PackageError: the package is damaged, unsafe or of another format.
@@ -648,7 +649,7 @@ class Translator:
         used = ((self.source, [self.pad, self.eos, self.unk, *self.end]), (self.target, [self.eos, self.unk]))
         if not all(isinstance(i, int) and 0 <= i < len(symbols) for symbols, indices in used for i in indices):
             files.refuse("manifest.json", "special or source.end is outside of a dictionary")
-        self.index = {symbol: i for i, symbol in enumerate(self.source) if i > self.unk}  # of doubles the last
+        self.index = {symbol: i for i, symbol in enumerate(self.source) if i > self.unk}  # the last of equal symbols
         self.index[self.source[self.unk]] = self.unk
         self.known = frozenset(self.target[self.unk + 1 :])
         self.text = Text(files, self.source)
@@ -664,18 +665,19 @@ class Translator:
         replace_unk: bool = True,
         batch_size: int = BATCH,
     ) -> list[Translation]:
-        """Translate lines of raw text; results are in the order of the lines, and that of an empty line is empty.
+        """Translate lines of raw text; results are in the order of the lines, and empty lines have empty translations.
 
         Args:
-            lines: a sentence each.
-            beam: how many hypotheses are followed at a time; that of the package by default.
-            attention: whether results have it.
-            n_best: how many translations of a sentence to return.
-            replace_unk: copy a source symbol instead of ``<unk>``: the one with the largest attention.
-            batch_size: sentences that are translated at a time.
+            lines: one sentence each.
+            beam: the beam width; by default the package's.
+            attention: whether results have attention weights.
+            n_best: the number of translations to return for a sentence.
+            replace_unk: replace ``<unk>`` by the source symbol with the largest attention weight.
+            batch_size: the number of sentences that are translated at a time.
 
         Raises:
-            SentenceError: a line is too long, or ``beam`` or ``n_best`` too large; then nothing is translated.
+            SentenceError: a line cannot be read, such as one that is too long, or an argument is out of range; then
+                nothing is translated.
         """
         if isinstance(lines, str):
             raise SentenceError("translate takes a list of lines, and not one string")
@@ -688,7 +690,7 @@ class Translator:
         """The :meth:`symbols` of each line.
 
         Raises:
-            SentenceError: one has none, with its number.
+            SentenceError: a line cannot be read; the message has its number.
         """
         sources = []
         for number, line in enumerate(lines, start=1):
@@ -699,10 +701,10 @@ class Translator:
         return sources
 
     def beam(self, beam: int | None, n_best: int = 1) -> int:
-        """The beam, which is that of the package by default.
+        """The beam width, which is by default the package's.
 
         Raises:
-            SentenceError: it is too large, or ``n_best`` is.
+            SentenceError: the beam width or ``n_best`` is out of range.
         """
         beam = self.search["beam"] if beam is None else beam
         if not 1 <= beam <= self.search["largest_beam"]:
@@ -716,7 +718,7 @@ class Translator:
         """Return the symbols that the model reads for a line, without EOS; nothing if the line is empty.
 
         Raises:
-            SentenceError: it is too long, for this beam or for any.
+            SentenceError: the line is too long, for this beam or for any, or its features cannot be read.
         """
         if len(line) > LONGEST_LINE:
             raise SentenceError(f"it has {len(line)} characters, and at most {LONGEST_LINE} are allowed: split it")
@@ -736,7 +738,7 @@ class Translator:
         batch_size: int,
         attention: bool,
     ) -> list[Translation]:
-        """Translate what :meth:`symbols` gave, in batches of similar lengths."""
+        """Translate sources from :meth:`symbols`, in batches of similar lengths."""
         nothing = Hypothesis("", 0.0, [self.source[self.eos]], [0.0], [], np.zeros((1, 1), np.float32), None)
         empty = Translation(nothing.symbols, None, [nothing])
         empty = empty if attention else empty.without_attention()
@@ -754,7 +756,7 @@ class Translator:
         return max(0, int(longest), self.search["min_len"])
 
     def weights(self, symbols: list[str], beam: int) -> int:
-        """How many weights of attention the graph may have to keep for a sentence, or so many translations have."""
+        """The largest number of attention weights that ``beam`` hypotheses or translations of a sentence can have."""
         length = len(symbols) + len(self.end)
         return length * (self._max_len(length) + 1) * beam
 
@@ -780,7 +782,7 @@ class Translator:
         return [self._sentence(out, b, symbols, n_best, replace_unk) for b, symbols in enumerate(sources)]
 
     def _as_described(self, out: dict[str, np.ndarray], source: np.ndarray, beam: int) -> bool:
-        """Whether the shapes and kinds of outputs are what FORMAT.md says, and whole numbers are in range."""
+        """Whether the shapes and kinds of outputs are as in FORMAT.md, and whole numbers are in range."""
         read = [value for name, value in out.items() if name in OUTPUTS or name == "word_attention"]
         if not all(isinstance(value, np.ndarray) and value.ndim and len(value) for value in read):
             return False
@@ -796,13 +798,13 @@ class Translator:
         )
 
     def _indices(self, symbols: list[str]) -> list[int]:
-        """The row of the input ``source``, without padding."""
+        """The row of symbols in the input ``source``, without padding."""
         indices = [*(self.index.get(symbol, self.unk) for symbol in symbols), *self.end]
         features = self._features(symbols) if self.features_after else 0
         return [*indices[features:], *indices[:features]]
 
     def _features(self, symbols: list[str]) -> int:
-        """How many symbols are features, the first ones."""
+        """The number of features, which are the first symbols."""
         return sum(symbol in self.text.features for symbol in symbols)
 
     def _sentence(
@@ -810,7 +812,7 @@ class Translator:
     ) -> Translation:
         """Read the n-best list of sentence ``b``, as FORMAT.md says."""
         features = self._features(symbols)
-        symbols = symbols[features:] if self.features_after else symbols  # they are beyond the columns that are read
+        symbols = symbols[features:] if self.features_after else symbols  # features are beyond the columns read below
         first = 0 if self.features_after else features
         source = [*symbols, *(self.source[i] for i in self.end)]
         words, upper = None, out.get("word_attention", out["attention"])
@@ -839,7 +841,7 @@ class Translator:
         self, source, first, replace_unk, score, indices, log_probabilities, attention, word_attention
     ) -> Hypothesis:
         symbols, replaced = [self.target[i] for i in indices], []
-        looks, source = attention[:, first : len(source)], source[first:]  # a feature is nothing to copy
+        looks, source = attention[:, first : len(source)], source[first:]  # features are not copied
         if self.manifest["copies"]:
             lacking = looks * np.array([symbol not in self.known for symbol in source])
             looks = np.where(lacking.any(axis=1, keepdims=True), lacking, looks)
@@ -855,7 +857,7 @@ class Translator:
 
 
 def chunks(descriptor: int) -> Iterator[list[bytes]]:
-    """The lines of a stream, as many at a time as are there; of a line that is much too long only the start."""
+    """Yield lists of lines of a stream as they arrive; of a line that is much too long only the start."""
     rest = b""
     while data := os.read(descriptor, 2**16):
         *lines, rest = (rest + data).split(b"\n")
@@ -867,10 +869,10 @@ def chunks(descriptor: int) -> Iterator[list[bytes]]:
 
 
 def portions(files: Sequence[str]) -> Iterator[tuple[str, int, list[bytes]]]:
-    """:func:`chunks` of files, or of standard input: how messages begin, the number of the first line, the lines.
+    """Yield :func:`chunks` of files or standard input: the prefix of messages, the number of the first line, the lines.
 
     Raises:
-        SentenceError: a file cannot be read; before any is, if it is not there.
+        SentenceError: a file cannot be read; a missing file is an error before any file is read.
     """
     with contextlib.ExitStack() as opened:
         streams = []
@@ -887,7 +889,7 @@ def portions(files: Sequence[str]) -> Iterator[tuple[str, int, list[bytes]]]:
 
 
 def visible(text: str) -> str:
-    """The text with escapes instead of characters that a terminal obeys."""
+    """The text with escapes instead of characters that are not printable."""
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
@@ -906,7 +908,7 @@ def readable(file: str) -> Iterator[None]:
 
 
 def translate_lines(translator: Translator, options: argparse.Namespace) -> bool:
-    """Translate files, or standard input, to standard output; whether every line has a translation.
+    """Translate files, or standard input, to standard output; return whether every line was translated.
 
     Raises:
         SentenceError: the beam is too large, or a file cannot be read.
@@ -920,7 +922,7 @@ def translate_lines(translator: Translator, options: argparse.Namespace) -> bool
         refused: dict[int, str] = {}
         for i, line in enumerate(lines, start=first):
             try:
-                if len(line) > 4 * LONGEST_LINE:  # and may be cut off within a character
+                if len(line) > 4 * LONGEST_LINE:  # it may be cut off within a character
                     raise SentenceError(f"it has more than {LONGEST_LINE} characters: split it")
                 sources.append(translator.symbols(line.decode("utf-8" if i > 1 else "utf-8-sig"), beam))
             except (SentenceError, UnicodeDecodeError) as error:
@@ -933,7 +935,7 @@ def translate_lines(translator: Translator, options: argparse.Namespace) -> bool
             if options.attention:
                 answer = {"error": refused[k]} if k in refused else translation.plain()
                 rows = [json.dumps(answer, ensure_ascii=False)]
-            elif options.n_best > 1:  # none of a line that is empty or refused
+            elif options.n_best > 1:  # no rows for a line that is empty or refused
                 rows = [f"{number}\t{one.score:.6f}\t{one.text}" for one in translation.n_best if sources[k]]
             sys.stdout.buffer.writelines(row.encode("utf-8", "replace") + b"\n" for row in rows)
         sys.stdout.buffer.flush()
@@ -941,13 +943,13 @@ def translate_lines(translator: Translator, options: argparse.Namespace) -> bool
     return whole
 
 
-LARGEST_BODY = 2**18  # bytes of a request
-MOST_LINES = 100  # of a request
-LONGEST_SERVED = 2_000  # characters of a line
-WIDEST_SERVED = 32  # beam, unless the package's own is wider
+LARGEST_BODY = 2**18  # bytes in a request
+MOST_LINES = 100  # in a request
+LONGEST_SERVED = 2_000  # characters in a line
+WIDEST_SERVED = 32  # beam, unless the package's beam is wider
 LARGEST_ANSWER = 2**23  # weights of attention, if every translation has the greatest length: 300 MiB with its JSON
 CONNECTIONS = 64  # at a time; more are closed
-WAITING = 16  # requests that wait for the model; more are told to come later
+WAITING = 16  # requests that wait for the model; more get status 503
 HOST = "127.0.0.1"
 PATIENCE = 10.0  # seconds that a client has to send a request, and to take each block of the answer
 BLOCK = 2**16  # bytes
@@ -964,7 +966,7 @@ class Desk:
         self.model, self.waiting = threading.Lock(), threading.BoundedSemaphore(WAITING + 1)
 
     def answer(self, body: bytes) -> tuple[int, dict[str, Any]]:
-        """Status and answer to the body of a request."""
+        """Return the status and the answer for the body of a request."""
         if not self.waiting.acquire(blocking=False):
             return 503, {"error": "too many requests are waiting: try again"}
         try:
@@ -1012,14 +1014,14 @@ def serve(translator: Translator, host: str, port: int, batch_size: int) -> None
     """Answer ``POST /translate`` until SIGINT or SIGTERM, which end the process within a second.
 
     Raises:
-        SentenceError: the port cannot be had.
+        SentenceError: the port is not available.
     """
-    import http.server  # a fifth of the time that a start takes
+    import http.server  # takes a fifth of the time of a start
     import socket
 
     desk = Desk(translator, batch_size)
     connections = threading.BoundedSemaphore(CONNECTIONS)
-    sending: dict[Any, float] = {}  # connections without a whole request, and since when
+    sending: dict[Any, float] = {}  # connections with an incomplete request, and when they began
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version, timeout = "HTTP/1.1", PATIENCE
@@ -1034,7 +1036,7 @@ def serve(translator: Translator, host: str, port: int, batch_size: int) -> None
             self.send_header("Content-Length", str(len(body)))
             self.send_header("Connection", "close")
             self.end_headers()
-            for start in range(0, len(body), BLOCK):  # each of which has the client's patience anew
+            for start in range(0, len(body), BLOCK):  # the time limit begins again with each block
                 self.wfile.write(body[start : start + BLOCK])
 
         def do_POST(self) -> None:
@@ -1095,13 +1097,13 @@ def serve(translator: Translator, host: str, port: int, batch_size: int) -> None
         server.serve_forever(poll_interval=0.2)
     except SystemExit:
         server.socket.close()
-        desk.model.acquire(timeout=0.5)  # the translation that is under way may end,
-        time.sleep(0.1)  # and its answer leave
+        desk.model.acquire(timeout=0.5)  # let the current translation end,
+        time.sleep(0.1)  # and send its answer,
         os._exit(0)  # without waiting for clients
 
 
 def add_options(parser: argparse.ArgumentParser, package: Path | None = None) -> None:
-    """Describe what :func:`run` reads; with a package there is no ``DIR``."""
+    """Add the options that :func:`run` reads; with ``package`` there is no argument ``DIR``."""
     add = parser.add_argument
     if package is None:
         add("package", metavar="DIR", help="the folder that export wrote")
@@ -1129,15 +1131,15 @@ MOST_THREADS = 1024
 
 
 def run(options: argparse.Namespace, others: Sequence[str]) -> int:
-    """Translate lines, or serve; the exit status.
+    """Translate lines, or serve; return the exit status.
 
     Args:
-        options: that :func:`add_options` describes.
-        others: what the parser leaves, which are the files that come after an option.
+        options: values of the options from :func:`add_options`.
+        others: arguments that the parser left: files after an option.
 
     Raises:
         PackageError: the package is damaged, unsafe or of another format.
-        SentenceError: an option asks for what cannot be, or a file, standard input or standard output fails.
+        SentenceError: an option has a wrong value, or a file, standard input or standard output fails.
     """
     unknown = [one for one in others if one.startswith("-") and one != "-"]
     if unknown:
@@ -1162,15 +1164,15 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> int:
         return 0 if translate_lines(translator, options) else 1
     except OSError as error:
         with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left to write would fail again
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # otherwise the remaining output would fail again
         raise SentenceError(f"standard input or output fails ({error.strerror})") from error
     finally:
-        for number, handler in before.items():  # else a broken connection ends the program that called this
+        for number, handler in before.items():  # otherwise a broken connection ends the calling program
             signal.signal(number, handler)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Read the command line, and :func:`run`; the exit status."""
+    """Run the program with a command line; return the exit status."""
     here = Path(__file__).resolve().parent
     parser = argparse.ArgumentParser(description="Translate text, a sentence a line, to standard output.")
     add_options(parser, here if (here / "manifest.json").exists() else None)

@@ -1,4 +1,4 @@
-"""Found by hydra, which imports what is in ``hydra_plugins``: what ``config/sweep.yaml`` uses."""
+"""A resolver and a callback for ``config/sweep.yaml``; hydra imports all modules in ``hydra_plugins``."""
 
 import contextlib
 import hashlib
@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 def short_hash(text: str) -> str:
-    """Six hexadecimal digits: a folder's name holds 255 characters, the overrides of a run may have more."""
+    """A hash of six hexadecimal digits: a folder's name holds 255 characters, and a run's overrides may have more."""
     return hashlib.sha256(text.encode()).hexdigest()[:6]
 
 
@@ -24,19 +24,19 @@ if hasattr(OmegaConf, "register_new_resolver"):  # omegaconf 2.0, with fairseq's
 
 
 class FailedRuns:
-    """A callback of hydra's: a run that fails says why in its own log, and a sweep ends by naming all of them.
+    """A callback for hydra: a failed run logs its error, and the sweep ends with a list of all failed runs.
 
-    By itself hydra raises the first one's error again, and says nothing of the others. A run may be another process, on
-    another machine; so it leaves its message in a file of the sweep's folder.
+    Without it, hydra raises the error of the first failed run and does not mention the others. A run may be another
+    process on another machine, so it writes its message to a file in the sweep's folder.
     """
 
     folder = None
 
     def on_multirun_start(self, config, **_):
-        """Decide where this sweep's runs leave their messages, and how many run at a time on a GPU.
+        """Choose the folder for the messages of failed runs, and start one run at a time on a GPU by default.
 
         Raises:
-            SystemExit: several runs would have one folder.
+            SystemExit: several runs would have the same folder.
         """
         import torch  # here, since hydra imports this module for every program
 
@@ -57,7 +57,7 @@ class FailedRuns:
             logger.warning("one run at a time on a GPU; hydra.launcher.n_jobs=2 starts two")
 
     def on_job_end(self, config, job_return, **_):
-        """Log the error of a run of a sweep, leave its message, and let the sweep go on to its end."""
+        """Log the error of a failed run in a sweep, write its message to a file, and let the sweep continue."""
         if self.folder is None or job_return.status.name != "FAILED":
             return
         error = job_return._return_value  # the property raises it
@@ -73,13 +73,13 @@ class FailedRuns:
             return
         failed = {path.name: path.read_text().replace("\n", " ") for path in sorted(self.folder.iterdir())}
         shutil.rmtree(self.folder)
-        with contextlib.suppress(OSError):  # another sweep has some
+        with contextlib.suppress(OSError):  # another sweep has messages there
             self.folder.parent.rmdir()
         lines = [f"  {config.hydra.sweep.dir}/{run}: {message}" for run, message in failed.items()]
         sys.exit("\n".join([f"failed: {len(lines)} of the sweep's runs, which say why in their logs", *lines]))
 
     def __getattr__(self, name):
-        """Nothing at hydra's other events."""
+        """Do nothing at hydra's other events."""
         if name.startswith("on_"):
             return lambda **_: None
         raise AttributeError(name)

@@ -1,8 +1,9 @@
-"""Tag tokenised text, a tag a word, for the subcommand gates: content, function or punctuation.
+"""Tag each word of tokenised text for the subcommand gates: content, function or punctuation.
 
     python tag.py en < test.en > test.en.tags        # or de; pip install HanTa
 
-Nouns, names, full verbs, adjectives, adverbs and numbers are content words, all others function words.
+Content words are nouns, names, full verbs, adjectives, adverbs and numbers, in German also foreign words. All other
+words are function words.
 """
 
 import argparse
@@ -13,8 +14,8 @@ from HanTa.HanoverTagger import HanoverTagger
 
 MODELS = {"en": "morphmodel_en.pgz", "de": "morphmodel_ger.pgz"}
 CONTENT = {
-    "en": ("NN", "NP", "VV", "AJ", "AV", "CRD", "ORD"),  # of the BNC's tags
-    "de": ("NN", "NE", "VV", "ADJ", "ADV", "CARD", "FM"),  # of the STTS
+    "en": ("NN", "NP", "VV", "AJ", "AV", "CRD", "ORD"),  # prefixes of the BNC's tags
+    "de": ("NN", "NE", "VV", "ADJ", "ADV", "CARD", "FM"),  # prefixes of the STTS's tags
 }
 PUNCTUATION = ("PU", "$")
 
@@ -31,7 +32,7 @@ def main():
 
 
 def kind(tag):
-    """The kind of a word that is no content word, by its tag."""
+    """Return the kind of a word that is not a content word, from its tag."""
     return "punctuation" if tag.startswith(PUNCTUATION) else "function"
 
 

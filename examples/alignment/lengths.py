@@ -1,7 +1,7 @@
-"""The mean squared length of target embeddings: ``lengths.py DATA CHECKPOINT``.
+"""Print the mean squared length of target embeddings: ``lengths.py DATA CHECKPOINT``.
 
-Over the target words of the validation split, so that frequent words count often.  It is what the direct bridge's loss,
-``‖W x - y‖²``, would be if the map gave 0.
+The mean is over the target words of the validation split, so frequent words count often.  The direct bridge's loss,
+``‖W x - y‖²``, has this value if the map gives 0.
 """
 
 import argparse

@@ -40,14 +40,14 @@ for archive in "${archives[@]}"; do
 done
 if [ "$language" = fr ]; then gunzip --force giga-fren.release2.fixed.*.gz; fi
 
-tokenise() {  # tokenise LANGUAGE NAME: standard input to NAME.LANGUAGE
+tokenise() {  # tokenise LANGUAGE NAME: tokenise standard input, and write it to NAME.LANGUAGE
   python "$common/tokenise.py" "$1" > "$2.$1.part"
   mv "$2.$1.part" "$2.$1"
 }
 for side in en "$language"; do
   cat "${parts[@]/%/.$side}" | tokenise "$side" train
 done
-held_out() {  # held_out SET NAME: sacrebleu's SET to NAME.en and NAME.LANGUAGE
+held_out() {  # held_out SET NAME: write sacrebleu's SET to NAME.en and NAME.LANGUAGE, tokenised
   sacrebleu -t "$1" -l "en-$language" --echo src | tokenise en "$2"
   sacrebleu -t "$1" -l "en-$language" --echo ref | tokenise "$language" "$2"
 }

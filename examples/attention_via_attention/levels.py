@@ -1,7 +1,8 @@
-"""The use that a model makes of both levels of attention: ``levels.py DATA CHECKPOINT [--gen-subset NAME]``.
+"""Measure how much a model uses each level of attention: ``levels.py DATA CHECKPOINT [--gen-subset NAME]``.
 
-Prints the perplexity of the references as the model is, and with the weights of words, or of characters, spread evenly;
-and the share of the characters' weight that lies on the word to which attention gives the largest weight.
+The script prints the perplexity of the references three times: with the unchanged model, with equal weights of all
+words, and with equal weights of all characters. It also prints the share of the characters' weight on the word with the
+largest weight.
 """
 
 import argparse
@@ -43,7 +44,7 @@ def main() -> None:
 
 
 def perplexity(system: System, text: Text) -> float:
-    """The perplexity of the references, by character."""
+    """Return the perplexity of the references per character."""
     padding = system.task.target_dictionary.pad()
     losses: List[torch.Tensor] = []
     for sample, ((logits, _),), _ in run_batches(system, text, LIMITS):
@@ -53,7 +54,7 @@ def perplexity(system: System, text: Text) -> float:
 
 
 def even(level: Attention, system: System, text: Text) -> float:
-    """The perplexity with equal weights at this level: those of an endless temperature."""
+    """Return the perplexity with equal weights at this level, which an infinite temperature gives."""
     normalizer, level.normalizer = level.normalizer, Softmax(temperature=math.inf)
     try:
         return perplexity(system, text)
@@ -62,11 +63,11 @@ def even(level: Attention, system: System, text: Text) -> float:
 
 
 def share(system: System, text: Text) -> float:
-    """The share of characters' weight on the word with the largest weight and the space after it, a mean over steps."""
+    """Return the characters' weight on the word with the largest weight and the space after it, a mean over steps."""
     shares = []
     for pair in force(system, text, LIMITS, ("word_attn", "attn")):
         after = np.array([character == SPACE for character in pair.source])
-        words = np.cumsum(after) - after  # the number of the word that a character belongs to
+        words = np.cumsum(after) - after  # the number of each character's word
         chosen = pair.extra["word_attn"].argmax(axis=1)  # T
         shares.append((pair.extra["attn"] * (words == chosen[:, None])).sum(axis=1))
     return float(np.concatenate(shares).mean())

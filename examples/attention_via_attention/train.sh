@@ -26,7 +26,7 @@ case $size in
       ava_encs) epochs=4 ;;
       *) epochs=6 ;;
     esac
-    # the learning rate of epoch e is 5e-4 * 0.5^(e - 1): --force-anneal names the first epoch that is shrunk
+    # the learning rate of epoch e is 5e-4 * 0.5^(e - 1): --force-anneal is the first epoch with a lower rate
     options=(--criterion cross_entropy --optimizer adam --lr 5e-4 --lr-scheduler fixed --lr-shrink 0.5 --force-anneal 2
              --batch-size 100 --required-batch-size-multiple 1 --sentence-avg --max-epoch "$epochs"
              --validate-interval-updates 10000 --save-interval-updates 10000 --keep-interval-updates 1) ;;

@@ -14,16 +14,16 @@ if [ $# -lt 4 ]; then echo "usage: distil.sh TEXT OUT TARGET SYSTEM [fairseq-tra
 text=$1 out=$2 target=$3 system=$4 here=$(dirname "$0")
 name=${NAME:-$target-$system} teacher=$out/$name-ensemble distilled=$out/distilled-$name
 prepared=$out/$target-${MERGES:-10000}${DROPOUT:+-$DROPOUT-${SEGMENTATIONS:-8}}
-both=$distilled/$target # the text with the translations beside the given ones
+both=$distilled/$target # the text with the given translations and the ensemble's
 read -ra runs <<< "${RUNS:-$target-$system-1 $target-$system-2 $target-$system-3}"
 paths=()
 for run in "${runs[@]}"; do paths+=("$out/$run/average.pt"); done
 path=$(IFS=:; echo "${paths[*]}")
 
 source "$here/../common/lock.sh"
-lock "$teacher" # started with several seeds, one translates
+lock "$teacher" # if started with several seeds, one process translates
 source "$here/../common/settings.sh"
-same_settings "$teacher" "RUNS=${runs[*]} PREPARED=${prepared##*/}" is NAME "$teacher/valid.csv" # the first that is made
+same_settings "$teacher" "RUNS=${runs[*]} PREPARED=${prepared##*/}" is NAME "$teacher/valid.csv" # its first file
 for subset in test train; do
   [ -e "$teacher/$subset.scores" ] || LENPEN="" SUBSET=$subset "$here/translate.sh" "$prepared" "$teacher" "$target" "$path"
 done
@@ -40,5 +40,5 @@ if [ ! -e "$both" ]; then
   mv "$both.part" "$both"
 fi
 unlock
-unset NAME # of the ensemble alone
+unset NAME # multi30k.sh would use it, too
 UPDATES=${UPDATES:-14528} "$here/multi30k.sh" "$both" "$distilled" "$target" "$system" "${@:5}"

@@ -21,7 +21,7 @@ source "$here/../common/lock.sh"
 source "$here/../common/settings.sh"
 seed=${SEED:-1} merges=${MERGES:-10000}
 export UPDATES=${UPDATES:-7264} OMP_NUM_THREADS=1
-unset SEED # that of the training is not that of the text
+unset SEED # the seed of the training is not for the text
 if [[ ! $UPDATES =~ ^[0-9]+$ || $UPDATES -lt 24 ]]; then
   echo "multi30k.sh: UPDATES=$UPDATES is no number of 24 or more" >&2; exit 2
 fi
@@ -35,15 +35,15 @@ prepared=$out/$target-$merges${DROPOUT:+-$DROPOUT-${SEGMENTATIONS:-8}}
 run=$out/${NAME:-$target-$system-$seed}
 
 settings="SEED=$seed UPDATES=$UPDATES PREPARED=${prepared##*/} $system${*:+ $*}"
-lock "$run" # a training that another process has begun is done first
+lock "$run" # wait for another process that trains this system
 same_settings "$run" "$settings" "has a training" NAME "$run/checkpoint_last.pt"
 
 MERGES=$merges JOINED=yes TEST=test_2016_flickr "$here/../common/prepare_bpe.sh" small "$text" "$prepared" en "$target"
 bins=("$prepared/bin")
 if [ -n "${DROPOUT-}" ]; then bins=("$prepared"/bin[0-9]*); fi
 
-# Updates between checkpoints: a 24th or a little less, so that none of the last ten falls on the end of an epoch, where fairseq
-# keeps no numbered checkpoint. fairseq's batches have a multiple of 8 sentences, except the last one.
+# Updates between checkpoints: a 24th of UPDATES or a little less. So none of the last ten is at the end of an epoch,
+# where fairseq keeps no numbered checkpoint. The sentences of a batch are a multiple of 8, except in the last batch.
 every=$(python - "$UPDATES" "$(wc -l < "$prepared/train.en")" "$@" << 'END'
 import argparse
 parser = argparse.ArgumentParser(allow_abbrev=False)
@@ -63,11 +63,11 @@ END
 if [ "$run/finished" -nt "$run/average.pt" ]; then
   fairseq-attnvariants average --folder "$run" --last 10 --by updates --output "$run/average.pt"
 fi
-score() {  # score PREPARED OUT: translate and score a test set, unless this was done with the model and length penalty
+score() {  # score PREPARED OUT: score a test set, unless it has scores of this model and length penalty
   if [ "$2/lenpen" -nt "$run/average.pt" ] && [ "$(< "$2/lenpen")" = "${LENPEN:-1}" ]; then
     cat "$2/test.scores"
   else
-    rm -f "$2/lenpen" # until all is done
+    rm -f "$2/lenpen" # until the scores are complete
     "$here/translate.sh" "$1" "$2" "$target" "$run/average.pt"
     echo "${LENPEN:-1}" > "$2/lenpen"
   fi

@@ -15,7 +15,7 @@ prepared=$1 out=$2 target=$3 path=$4
 limits=(--beam 5 --max-len-a 2 --max-len-b 10)
 mkdir -p "$out"
 IFS=: read -ra models <<< "$path"
-tuned=yes # after the last training of any of them
+tuned=yes # yes if valid.csv is newer than all models
 for model in "${models[@]}"; do [ "$out/valid.csv" -nt "$model" ] || tuned=no; done
 if [ "${SUBSET:-test}" != train ] && [ "${TUNE-}" != no ] && [ "$tuned" = no ]; then
   fairseq-attnvariants tune "$prepared/bin" ${USER_DIR:+--user-dir "$USER_DIR"} --path "$path" --gen-subset valid \

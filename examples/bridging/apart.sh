@@ -35,7 +35,7 @@ declare -A systems=(
   [soft]="bridge_direct --bridge-direct soft ${loss[*]}"
   [unit]="bridge_direct --bridging-unit-length ${loss[*]}"
 )
-order="control source direct alone soft unit" # of the tables
+order="control source direct alone soft unit" # in the tables
 IFS=', ' read -ra chosen <<< "${SYSTEMS:-$order}"
 IFS=', ' read -ra seeds <<< "${SEEDS:-1 2 3}"
 for system in "${chosen[@]}"; do
@@ -49,12 +49,12 @@ updates=${UPDATES:-2000}
 source "$here/../common/lock.sh"
 source "$here/../common/settings.sh"
 source "$here/../common/generate.sh"
-lock "$out" # started twice, one writes them
+lock "$out" # if started twice, one process writes the settings
 same_settings "$out" "PREPARED=$(realpath "$prepared") GOLD=$(realpath "$gold") START=${START:-5700} UPDATES=$updates \
 START_SEED=${START_SEED:-each}" "has runs" OUT
 unlock
 
-cell() {  # cell ROW COLUMN: of a JSON table on standard input
+cell() {  # cell ROW COLUMN: print a cell of the JSON table on standard input
   python -c 'import json, sys; print(json.load(sys.stdin)[int(sys.argv[1])][sys.argv[2]])' "$@"
 }
 for seed in "${seeds[@]}"; do
@@ -64,7 +64,7 @@ for seed in "${seeds[@]}"; do
   for system in "${chosen[@]}"; do
     run=$out/$system/$seed model=$run/checkpoint_best.pt
     if [ -e "$run/loss" ]; then continue; fi
-    # shellcheck disable=SC2086  # a system is words
+    # shellcheck disable=SC2086  # a system is several words
     UPDATES=$updates "$here/../baselines/short.sh" "$prepared/bin" "$run" ${systems[$system]} "${base[@]}" --lr 1e-3 \
       --seed "$seed" --warm-start "$start/checkpoint_best.pt"
     "$here/../alignment/errors.sh" "$prepared" "$run" "$gold" "$source" "$target" --json > "$run/aer.json"
@@ -78,13 +78,13 @@ for seed in "${seeds[@]}"; do
     fairseq-attnvariants overtranslation "$prepared/test.$source" "$run/out.$target" --alignments "$run/out.align" --json |
       cell 0 % > "$run/repeated"
     sed -nE 's/.*valid on .* \| loss ([0-9.]+) .*nll_loss ([0-9.]+).*/\1 \2/p' "$run/train.log" | sort -g | head -n 1 |
-      cut -d " " -f 2 > "$run/loss.part" # that of the best checkpoint
+      cut -d " " -f 2 > "$run/loss.part" # the loss of the best checkpoint
     mv "$run/loss.part" "$run/loss"
   done
 done
 
 folders=() names=()
-for system in $order; do # all that are there, whoever trained them
+for system in $order; do # all that are trained, by any process
   for seed in "${seeds[@]}"; do [ -e "$out/$system/$seed/loss" ] || continue 2; done
   folders+=("$out/$system"); names+=(--name "$system")
 done

@@ -1,7 +1,8 @@
-"""The figures of single seeds, from measured runs to CSV: ``collect.py OUT [FOLDER]``.
+"""Collect the figures of measured runs in CSV files: ``collect.py OUT [FOLDER]``.
 
-Reads ``OUT/SYSTEM/SEED/measured/``, which measure.sh wrote, and writes ``FOLDER/seeds.csv``, a line for each run, and
-``FOLDER/gates.csv``, the means of the gates by tag; FOLDER is this script's by default. Lines of other runs stay.
+The script reads ``OUT/SYSTEM/SEED/measured/``, which measure.sh wrote. It writes ``FOLDER/seeds.csv`` with one line per
+run, and ``FOLDER/gates.csv`` with the means of the gates by tag. FOLDER is the script's folder by default. Lines of
+other runs stay in the files.
 """
 
 import argparse
@@ -13,25 +14,25 @@ import sys
 from pathlib import Path
 
 SCORES = "BLEU", "chrF2", "TER", "1-gram precision"
-LENGTHS = "0 to 8", "9 to 12", "13 to 15", "16 to 18", "over 18"  # words of the source
+LENGTHS = "0 to 8", "9 to 12", "13 to 15", "16 to 18", "over 18"  # number of source words
 FURTHER = "test_2017_flickr", "test_2017_mscoco"
-# as they are in train.log
+# patterns in train.log
 LOSS = re.compile(r"valid on .* nll_loss ([\d.]+)")
 SPEED = re.compile(r"train_inner .* wps=([\d.]+)")
 
 
 def read(path):
-    """A table of JSON."""
+    """Return the content of a JSON file."""
     return json.loads(path.read_text())
 
 
 def scores(path):
-    """The scores of a test set by their names."""
+    """Return the scores of a test set by name."""
     return {row["measure"]: row["score"] for row in read(path)["scores"]}
 
 
 def figures(run):
-    """The columns of ``seeds.csv`` of one run."""
+    """Return the figures of a run by column of ``seeds.csv``."""
     measured = run / "measured"
     found = scores(measured / "score.json")
     row = {name: f"{found[name]:.2f}" for name in SCORES}
@@ -55,7 +56,7 @@ def figures(run):
 
 
 def gates(run):
-    """The lines of ``gates.csv`` of one run."""
+    """Yield the lines of ``gates.csv`` for a run."""
     path = run / "measured" / "gates.json"
     for side, rows in (read(path) if path.exists() else {}).items():
         for row in rows:
@@ -66,7 +67,7 @@ def gates(run):
 
 
 def merge(path, rows):
-    """Write the lines, and those of the file that are of other runs; sorted by system and seed."""
+    """Write the lines to the file, sorted by system and seed. Its lines of other runs stay."""
     new = {(row["system"], row["seed"]) for row in rows}
     if path.exists():
         with path.open(newline="") as file:
@@ -80,7 +81,7 @@ def merge(path, rows):
 
 
 def main():
-    """Read the command line, collect."""
+    """Read the command line and write both files."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, metavar="OUT")
     parser.add_argument("folder", type=Path, nargs="?", default=Path(__file__).parent, metavar="FOLDER")

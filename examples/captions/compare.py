@@ -1,8 +1,8 @@
 """Print the tables of RESULTS.md from seeds.csv, gates.csv and ../findings.csv: ``compare.py``.
 
-``comparisons.csv`` has the comparisons of PLAN.md for groups A1 and A2, and of A4 those of ``adaptive_output``. Several
-columns of a baseline, with semicolons between them, mean the largest of them in each seed. A row counts as soon as each
-of its comparisons has three seeds.
+``comparisons.csv`` has the comparisons of PLAN.md: all of groups A1 and A2, and those of ``adaptive_output`` in A4. If
+a baseline has several columns, with semicolons between them, the largest figure of each seed counts. A row of the
+findings counts once each of its comparisons has three seeds.
 """
 
 import argparse
@@ -26,7 +26,7 @@ READOUT += [f"target, {tag}, alpha_c" for tag in ("content", "function", "end of
 
 
 def measured():
-    """The figures, as text, by system and column and then by seed; a column of gates is ``side, tag, gate``."""
+    """Return the figures, as text, by system and column, then by seed. A column of gates is ``side, tag, gate``."""
     figures = defaultdict(dict)
     for line in read(HERE / "seeds.csv"):
         for column, figure in line.items():
@@ -38,7 +38,7 @@ def measured():
 
 
 def compared():
-    """Lines of comparisons.csv whose row counts, each with its figures by seed: of the system, and of the baseline."""
+    """Return the lines of comparisons.csv whose row counts, each with the figures of system and baseline by seed."""
     figures, waiting = measured(), set()
     found = []
     for line in read(HERE / "comparisons.csv"):
@@ -56,17 +56,17 @@ def compared():
 
 
 def judged():
-    """The lines of ``compared``, each with its comparison and verdict; Holm's p is over all findings' comparisons."""
+    """Return each line of ``compared`` with comparison and verdict; Holm's p is over all findings' comparisons."""
     found = compared()
     rows = {line["row"] for line, *_ in found}
     family = [comparison(own, others, line["better"], line["margin"]) for line, own, others in found]
     for row in read(HERE.parent / "findings.csv"):
         family += [] if row["id"] in rows else comparisons_of(row)
-    return [*zip(found, family, verdicts(family))]  # other rows are at the family's end
+    return [*zip(found, family, verdicts(family))]  # zip drops the comparisons of other rows, which come last
 
 
 def mean_and_deviation(figures):
-    """Mean and standard deviation, with the decimals of the figures."""
+    """Format the mean and the standard deviation with as many decimals as the figures have."""
     values = [*map(float, figures)]
     decimals = len(figures[0].partition(".")[2])
     deviation = f" ± {statistics.stdev(values):.{decimals}f}" if len(values) > 1 else ""
@@ -74,7 +74,7 @@ def mean_and_deviation(figures):
 
 
 def systems(columns, heads=None):
-    """The table of means and standard deviations of the systems that have the columns."""
+    """Yield the table's rows: means and standard deviations of the systems that have figures in all columns."""
     figures = measured()
     yield ["system", "seeds", *(heads or columns)]
     for system in dict.fromkeys(system for system, _ in figures):
@@ -84,7 +84,7 @@ def systems(columns, heads=None):
 
 
 def comparisons():
-    """The table of comparisons."""
+    """Yield the rows of the table of comparisons."""
     yield ["row", "comparison", "measure", "margin", "seeds", "difference", "Holm's p", "verdict"]
     for (line, own, _), (gain, *_), (word, p) in judged():
         decimals = len(own[0].partition(".")[2])

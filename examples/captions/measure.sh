@@ -20,7 +20,7 @@ if [ ! -e "$links/test.gold" ]; then
   mv "$links/gold.part" "$links/test.gold"
 fi
 read -r arch < <(sed 's/.*PREPARED=[^ ]* //; s/ .*//' "$run/settings")
-gates=() # the sides that have them
+gates=() # the sides that have gates
 case $arch in
   adaptive_gru | adaptive_both) gates=(source target) ;;
   adaptive_output | conddec* | context_gate) gates=(target) ;;

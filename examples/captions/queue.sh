@@ -34,7 +34,7 @@ lane() {
   done
   return $failed
 }
-touch "$out/begun" # what failed later is not tried again
+touch "$out/begun" # a run that fails after this is not repeated
 lanes=() status=0
 for ((k = 0; k < ${JOBS:-1}; k++)); do
   lane &

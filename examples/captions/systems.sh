@@ -10,7 +10,7 @@ declare -A systems=( # architecture and options
   # these continue the rnnsearch_star of the same seed for half as many updates
   [star_more]=rnnsearch_star [source_more]=bridge_source [target_more]=bridge_target [direct_more]=bridge_direct
 )
-groups=( # all seeds of one before the next: PLAN.md says which findings each decides
+groups=( # all seeds of a group come before the next group; PLAN.md has the findings that each decides
   "rnnsearch dl4mt adaptive_gru adaptive_both"
   "recatt conddec rnnatt"
   "rnnsearch_star bridge_source star_more direct_more source_more target_more"

@@ -1,8 +1,9 @@
-"""Copies parallel text, lowercased, joined or cut to sentences of a length: ``clean.py [options] IN OUT LANGUAGE...``.
+"""Copy parallel text, and lowercase, join or select its sentences: ``clean.py [options] IN OUT LANGUAGE...``.
 
-Between words one space is left of any white space, such as carriage returns, no-break spaces and U+2028.
+One space replaces any white space between words, such as carriage returns, no-break spaces and U+2028.
 
-``IN`` and ``OUT`` are prefixes: ``IN.LANGUAGE`` are read, of which two or more are parallel.
+``IN`` and ``OUT`` are prefixes: the script reads ``IN.LANGUAGE`` and writes ``OUT.LANGUAGE``. The files of several
+languages are parallel.
 """
 
 import argparse
@@ -31,7 +32,7 @@ def main() -> None:
         sys.exit(f"clean.py: {' and '.join(read)} do not have equally many lines")
     kept = []
     for first in range(0, len(texts[0]), options["join"]):
-        # other white space ends lines for subword-nmt, or divides words for fairseq alone
+        # subword-nmt would end lines at other white space, or fairseq alone would divide words there
         lines = [" ".join(" ".join(text[first : first + options["join"]]).split()) for text in texts]
         if options["longest"] == 0 or all(1 <= len(line.split()) <= options["longest"] for line in lines):
             kept.append([line.lower() if options["lower"] else line for line in lines])

@@ -17,7 +17,7 @@ unit=$1 prepared=$2 out=$3 source=$4 target=$5
 shift 5
 read -ra subsets <<< "${SUBSET:-test}"
 read -ra measures <<< "${SACREBLEU-}"
-kinds=(txt) longest=2  # times the source's symbols, and ten more: what has not ended by then is a loop
+kinds=(txt) longest=2  # longest translation: this times the source's symbols, plus ten; a longer one is a loop
 case $unit in
   words)
     options=(--print-alignment) kinds+=(replaced.txt)
@@ -46,12 +46,12 @@ translate() {  # translate SUBSET [fairseq-generate options]
   fi
 }
 
-references() {  # references PREFIX: the languages of all references of a test set, such as en, en1 and en2
+references() {  # references PREFIX: print the languages of all references of a test set, such as en, en1 and en2
   local file
   for file in "$1.$target" "$1.$target"[1-9]; do [ ! -e "$file" ] || echo "${file##*.}"; done
 }
 
-score() {  # score FOLDER SUBSET: against the references in FOLDER
+score() {  # score FOLDER SUBSET: score the translations against the references in FOLDER
   local languages
   readarray -t languages <<< "$(references "$1/$2")"
   echo "== $2"
@@ -60,7 +60,7 @@ score() {  # score FOLDER SUBSET: against the references in FOLDER
   mv "$out/$2.scores.part" "$out/$2.scores"
 }
 
-join() {  # join FOLDER ENDING: FOLDER/SUBSET.ENDING of all test sets to OUT/all.ENDING
+join() {  # join FOLDER ENDING: join FOLDER/SUBSET.ENDING of all test sets in OUT/all.ENDING
   for subset in "${subsets[@]}"; do cat "$1/$subset.$2"; done > "$out/all.$2"
 }
 

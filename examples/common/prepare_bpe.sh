@@ -38,7 +38,7 @@ for language in "$source" "$target"; do
       < "$split.$language" > "bpe.$split.$language"
   done
 done
-shorten() {  # shorten PREFIX: pairs of up to 60 subwords a side, if the size is the paper's
+shorten() {  # shorten PREFIX: if the size is paper, keep pairs of up to 60 subwords per side
   [ "$size" = paper ] || return 0
   python "$common/clean.py" "$1" short "$source" "$target" --longest 60
   for language in "$source" "$target"; do mv "short.$language" "$1.$language"; done
@@ -54,7 +54,7 @@ if [ "${JOINED-}" = yes ]; then options+=(--joined-dictionary); fi
 if [ -n "${DROPOUT-}" ]; then
   count=${SEGMENTATIONS:-8}
   for ((k = 0; k < count; k++)); do
-    for language in "$source" "$target"; do  # as a module, because the command knows no seed
+    for language in "$source" "$target"; do  # as a module, because the command ignores --seed
       python -m subword_nmt.apply_bpe -c codes --dropout "$DROPOUT" --seed $((${SEED:-1} * count + k)) \
         < "train.$language" > "dropped$k.train.$language"
     done

@@ -13,7 +13,7 @@ tests=()
 readarray -t paths < <(printf '%s\n' "$characters"/{train,valid,test*}."$target" | LC_ALL=C sort -V) # test2 before test10
 for path in "${paths[@]}"; do
   split=${path##*/} split=${split%".$target"}
-  for file in "$path" "$path"[1-9]; do [ ! -e "$file" ] || cp "$file" "$out.part/"; done # with further references
+  for file in "$path" "$path"[1-9]; do [ ! -e "$file" ] || cp "$file" "$out.part/"; done # and further references
   cp "$bpe/bpe.$split.$source" "$out.part/$split.$source"
   if [ "$(wc -l < "$path")" != "$(wc -l < "$out.part/$split.$source")" ]; then
     echo "prepare_mixed.sh: $split has other sentences in $bpe than in $characters: prepare both as small" >&2; exit 2

@@ -19,12 +19,12 @@ small() {
   if [ "$1" = words ]; then deviation=0.05 epochs=6; fi
   options+=(--max-epoch "$epochs")
   case $2 in
-    transformer*) # fairseq's own, cut to the size of LividWo/Revisit-MMT's Transformer-Tiny
+    transformer*) # fairseq's model, in the size of LividWo/Revisit-MMT's Transformer-Tiny
       for side in encoder decoder; do
         options+=("--$side-layers" 4 "--$side-ffn-embed-dim" 256 "--$side-attention-heads" 4)
       done
       return ;;
-    lstm) options+=(--encoder-bidirectional --decoder-out-embed-dim 128) ;; # fairseq's own
+    lstm) options+=(--encoder-bidirectional --decoder-out-embed-dim 128) ;; # fairseq's model
     *) options+=(--init-std "$deviation") ;;
   esac
   options+=(--encoder-hidden-size 256 --decoder-hidden-size 256)

@@ -1,8 +1,8 @@
-"""Divides parallel text into training, validation and test text: ``split.py [options] IN OUT LANGUAGE LANGUAGE``.
+"""Divide parallel text into training, validation and test text: ``split.py [options] IN OUT LANGUAGE LANGUAGE``.
 
-``IN.LANGUAGE`` are read, a sentence a line. ``OUT/train.LANGUAGE``, ``OUT/valid.LANGUAGE`` and ``OUT/test.LANGUAGE``
-are written. A pair that comes twice is kept once. No sentence of the validation and test text, in either language, is
-in another text, whatever its case.
+The script reads ``IN.LANGUAGE``, with one sentence per line, and writes ``OUT/train.LANGUAGE``, ``OUT/valid.LANGUAGE``
+and ``OUT/test.LANGUAGE``. It keeps one of several equal pairs, and no pair with an empty side. No sentence of the
+validation and test text, in either language and whatever its case, is in another text.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def read_lines(path: str) -> list[str]:
-    """The lines of a text, which only line feeds end."""
+    """Return the lines of a text. Only line feeds end a line."""
     program = Path(sys.argv[0]).name
     try:
         text = Path(path).read_bytes().decode("utf-8-sig")
@@ -25,7 +25,7 @@ def read_lines(path: str) -> list[str]:
 
 
 def read_pairs(prefix: str, languages: list[str]) -> list[tuple[str, str]]:
-    """The pairs that have two sides, each once, in the order of the text."""
+    """Return the pairs without an empty side, each once, in the order of the text."""
     paths = [f"{prefix}.{language}" for language in languages]
     sides = [read_lines(path) for path in paths]
     if len(sides[0]) != len(sides[1]):
@@ -34,7 +34,7 @@ def read_pairs(prefix: str, languages: list[str]) -> list[tuple[str, str]]:
 
 
 def split(pairs: list[tuple[str, str]], sizes: dict[str, int], seed: int) -> dict[str, list[tuple[str, str]]]:
-    """Texts of the ``sizes``, drawn at random, and ``train``, the pairs that share no sentence with them."""
+    """Return texts of these ``sizes``, drawn at random, and ``train``, the pairs that share no sentence with them."""
     drawn, texts = random.Random(seed).sample(range(len(pairs)), len(pairs)), {}
     for name, size in sizes.items():
         texts[name], taken = [pairs[number] for number in drawn[:size]], set()

@@ -19,7 +19,7 @@ source "$common/yes.sh"
 yes_or_no LOWER JOINED ALIGN LEXICON
 VALID=${VALID:-$(valid_name "$corpus" "$source")}
 lock "$(dirname "$out")"
-# settings of the text that are not the default
+# the settings of the text, if they are not the default
 settings="$size $source-$target" defaults=(TRAIN=train VALID=val TEST=test JOIN=1 LOWER=no)
 case ${0##*/} in
   prepare_words.sh) defaults+=(LEXICON=yes) ;;
@@ -33,8 +33,8 @@ for default in "${defaults[@]}"; do
 done
 kept_text "$out" "$settings" "$corpus/${TRAIN:-train}.$source" "$corpus/${TRAIN:-train}.$target"
 
-# begin LONGEST: write the text, lowercased if small, and go to its folder. Training pairs with an empty side or more
-# than LONGEST words are left out; 0 keeps all.
+# begin LONGEST: write the text, lowercased if small or LOWER=yes, and go to its folder. Training pairs with an empty
+# side or more than LONGEST words on a side are left out; 0 keeps all.
 begin() {
   local options=(--join "${JOIN:-1}") name split file languages number=0
   [[ $size = paper && ${LOWER-} != yes ]] || options+=(--lower)

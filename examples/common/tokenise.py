@@ -1,6 +1,6 @@
-"""Raw text on standard input, words on standard output, split as Moses splits them: ``tokenise.py LANGUAGE``.
+"""Split raw text from standard input into words, as Moses does, and print it: ``tokenise.py LANGUAGE``.
 
-Needs ``pip install sacremoses``, whose own command always writes ``&apos;`` for ``'``.
+It needs ``pip install sacremoses``. The command of sacremoses always writes ``&apos;`` for ``'``; this script does not.
 """
 
 import argparse
@@ -15,7 +15,7 @@ CHUNK = 1000  # lines handed to a process at once
 
 
 def main() -> None:
-    """Tokenise with one process a core."""
+    """Tokenise with one process per core."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("language", metavar="LANGUAGE")
     language = parser.parse_args().language

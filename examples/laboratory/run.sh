@@ -81,7 +81,7 @@ done
 [ -d "$user_dir" ] || { echo "run.sh: USER_DIR=$USER_DIR is no folder" >&2; exit 2; }
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 
-others=() pairs=() # that are no systems of the task
+others=() pairs=() # those that are no systems of the task, with their options
 for system in "${chosen[@]}"; do
   if [ -n "${systems[$system]-}" ]; then continue; fi
   others+=("$system") pairs+=("$system" "${added[$system]-}") systems[$system]=${added[$system]:-model._name=$system}
@@ -120,7 +120,7 @@ for system in "${others[@]}"; do
   same_settings "$out/$system" "${systems[$system]}" "has runs" "OUT, or remove this folder" "${trained:-$out/$system/none}"
 done
 
-# what is not the task's own was trained with the source as it stands in USER_DIR now
+# systems that are not the task's must have been trained with the present source in USER_DIR
 if [ -n "${USER_DIR-}" ]; then
   source=$(cd "$user_dir" && find -L . -name '*.py' -type f -exec sha256sum {} + | LC_ALL=C sort | sha256sum | cut -d ' ' -f 1)
   for system in "${others[@]}"; do
@@ -170,7 +170,7 @@ for system in "${chosen[@]}"; do
     *" model._name=ava"[\ _]*) read -ra more <<< "${task[ava]-}"; options+=("${more[@]}") ;;
   esac
   read -ra more <<< "$own"
-  options+=("${more[@]}") # the last of one key counts
+  options+=("${more[@]}") # of several values of a key, the last counts
   fairseq-hydra-train -m --config-dir "$(fairseq-attnvariants config-dir)" --config-name sweep \
     common.user_dir="'$user_dir'" task.data="'$out/corpus/bin'" hydra.sweep.dir="'$out/$system'" \
     common.seed="$(IFS=,; echo "${seeds[*]}")" hydra.job.config.override_dirname.exclude_keys="[$unlike]" "${sizes[@]}" \

@@ -1,4 +1,4 @@
-"""How many seeds an open comparison needs, if there is no difference: what the findings say of theirs."""
+"""The number of seeds that an open comparison of the findings needs, if the true difference is 0."""
 
 import math
 from typing import Optional
@@ -12,10 +12,10 @@ POWER = 0.8
 
 
 def seeds_to_decide(difference: Estimate, margin: Optional[float]) -> Optional[int]:
-    """The fewest seeds with which an interval lies within the margin with 80 % power, if the true difference is 0.
+    """Return the fewest seeds that put the interval within the margin with 80 % power, if the true difference is 0.
 
-    The spread over seeds is that of ``difference``; None if its interval has no ends or no width,
-    or excludes 0, or if there is no margin.
+    The spread over seeds is that of ``difference``. Return None if its interval has no ends or no width or excludes 0,
+    or if there is no margin.
     """
     if not difference.margin or abs(difference.mean) > difference.margin or not margin:
         return None

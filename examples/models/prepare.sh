@@ -15,7 +15,7 @@ python "$here/text.py" "$corpus" "$out.part" "$source" "$target"
 cd "$out.part"
 subword-nmt learn-bpe -s 4000 < train.en > codes
 for split in train valid test; do
-  subword-nmt apply-bpe -c codes < $split.en > bpe.$split.en # which the corpus has in Moses' words
+  subword-nmt apply-bpe -c codes < $split.en > bpe.$split.en # the corpus has English in Moses' words
   if [ "$target" = ja ]; then
     cp $split.ja bpe.$split.ja
   else

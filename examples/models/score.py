@@ -1,9 +1,10 @@
 """Score an exported model on raw text: ``score.py CORPUS PACKAGE SOURCE TARGET``.
 
-The test set goes in and comes out as a user has it. English is scored in the corpus's words, lowercased. Japanese is
-scored in characters, and in words that a bigram model of the training text restores: the reference keeps the corpus's
-own words, so words that are split otherwise count as wrong, and the first row says how many these are. Rows: all
-sentences, and those of which training has seen neither side.
+The package translates the test set as raw text. English is scored in the corpus's words, lowercased. Japanese is scored
+in characters and in words. A bigram model of the training text splits the translations into words. The references keep
+the corpus's words, so words that are split otherwise count as wrong. The first row shows how many these are: it scores
+the references after the bigram model has split them. The other rows are all sentences, and those of which training has
+neither side.
 """
 
 import argparse
@@ -18,11 +19,11 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from sacremoses import MosesDetokenizer, MosesTokenizer
 from text import parsed, read_lines
 
-LONGEST = 12  # characters of a Japanese word
+LONGEST = 12  # characters in a Japanese word
 
 
 class Segmenter:
-    """The words of Japanese text by a bigram model of text that is split already."""
+    """Split Japanese text into words by a bigram model, which is trained on text in words."""
 
     def __init__(self, lines: Sequence[str]):
         sentences = [["", *line.split()] for line in lines]
@@ -31,14 +32,14 @@ class Segmenter:
         self.total = sum(self.words.values())
 
     def log_probability(self, before: str, word: str) -> float:
-        """Return a word's log-probability after another word; an unknown word is one character."""
+        """Return a word's log-probability after another word. The only unknown words are single characters."""
         single = self.words[word] or (0.01 if len(word) == 1 else 0)
         paired = self.pairs[before, word] / max(1, self.words[before])
         return math.log(0.9 * paired + 0.1 * single / self.total) if single else -math.inf
 
     def __call__(self, text: str) -> str:
-        """The most probable words, with spaces between them."""
-        best: List[Dict[str, Tuple[float, List[str]]]] = [{"": (0.0, [])}]  # by the last word, at each position
+        """Return the most probable words of a text, with spaces between them."""
+        best: List[Dict[str, Tuple[float, List[str]]]] = [{"": (0.0, [])}]  # at each position, by the last word
         for end in range(1, len(text) + 1):
             ends = {}
             for word in (text[begin:end] for begin in range(max(0, end - LONGEST), end)):
@@ -52,14 +53,14 @@ class Segmenter:
 
 
 def row(name: str, hypotheses: Sequence[str], references: Sequence[str]) -> str:
-    """A line of the table: sentences, BLEU, chrF2 and TER of lowercased symbols between spaces."""
+    """Return a line of the table: the number of sentences, BLEU, chrF2 and TER of symbols with spaces between them."""
     metrics = BLEU(tokenize="none", force=True), CHRF(), TER()
     values = [metric.corpus_score(list(hypotheses), [list(references)]).score for metric in metrics]
     return f"{name:<24} {len(references):>4} " + " ".join(f"{value:6.2f}" for value in values)
 
 
 def main() -> None:
-    """Translate the test set with the package's own program, and print the table."""
+    """Translate the test set with the program in the package, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", type=Path, metavar="CORPUS")
     parser.add_argument("package", type=Path, metavar="PACKAGE")

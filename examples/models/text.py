@@ -1,8 +1,8 @@
-"""The corpus as a user writes: ``text.py CORPUS OUT SOURCE TARGET``.
+"""Rewrite the corpus as users write: ``text.py CORPUS OUT SOURCE TARGET``.
 
-CORPUS has train, dev and test in Japanese (.ja) and English (.en), in words that are split by spaces. Japanese loses
-the spaces. Where both sides of a training pair end in a full stop, every tenth pair loses it, because users forget
-it. If Japanese is the source, another tenth has its digits and signs in ASCII (NFKC), as many keyboards write them.
+CORPUS has train, dev and test in Japanese (.ja) and English (.en), in words with spaces between them. Japanese loses
+the spaces. Every tenth training pair loses the full stops of both sides, if both have one, because users forget them.
+If Japanese is the source, another tenth has Japanese digits and signs in ASCII (NFKC), as many keyboards write them.
 """
 
 import argparse
@@ -18,7 +18,7 @@ SPLITS = {"train": "train", "dev": "valid", "test": "test"}
 
 
 def varied(number: int, japanese: str, english: str, source: str) -> Tuple[str, str]:
-    """A training pair, changed if its number says so."""
+    """Return a training pair, changed if its number is one of those to change."""
     if number % 10 == 1 and japanese.endswith("。") and english.endswith(" ."):
         return japanese[:-1], english[:-2]
     if number % 10 == 6 and source == "ja":

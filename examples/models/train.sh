@@ -26,7 +26,7 @@ same_settings "$out" "CORPUS=$(realpath "$corpus") UPDATES=$UPDATES${*:+ $*}" "h
 "$here/prepare.sh" "$corpus" "$out/text" "$source" "$target"
 task=()
 if [ "$target" = ja ]; then task=(--task char_translation --source-subwords); fi
-every=$((UPDATES / 24)) # between checkpoints, of which the last ten are averaged
+every=$((UPDATES / 24)) # updates between checkpoints; the last ten are averaged
 "$here/../baselines/short.sh" "$out/text/bin" "$out" rnnsearch_star "${task[@]}" --share-decoder-input-output-embed \
   --dropout 0.2 --lr 3e-3 --batch-size 96 --num-workers 0 --save-interval-updates $every --keep-interval-updates 10 \
   --validate-after-updates $((14 * every)) "$@"

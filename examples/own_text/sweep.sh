@@ -29,7 +29,7 @@ yes_or_no TOKENISE
 lock "$out"
 same_settings "$out" "$settings" "has text" OUT "$out/words"
 mkdir -p "$out/sweep"
-if [ -e "$out/overrides" ]; then # of an earlier version
+if [ -e "$out/overrides" ]; then # a file of an earlier version
   echo "'$(< "$out/overrides")'" > "$out/sweep/settings"
   rm "$out/overrides"
 fi
@@ -43,7 +43,7 @@ if [ "${TOKENISE-}" != no ] && ! python -c 'import sacremoses' 2> /dev/null; the
   echo "sweep.sh: no sacremoses here: pip install sacremoses, or TOKENISE=no for text in words" >&2; exit 1
 fi
 
-words() {  # words LANGUAGE: standard input, in words
+words() {  # words LANGUAGE: split standard input into words
   if [ "${TOKENISE-}" = no ]; then cat; else python "$common/tokenise.py" "$1"; fi
 }
 
@@ -58,9 +58,9 @@ if [ ! -e "$out/words" ]; then
 fi
 TRAIN='' VALID='' TEST='' "$common/prepare_bpe.sh" small "$out/words" "$out/bpe" "$source" "$target"
 
-# sentences of few lengths, for --cuda-graphs
+# pad sentences to few lengths, for --cuda-graphs
 if command -v nvidia-smi > /dev/null; then padding=(dataset.required_seq_len_multiple=4); else padding=(); fi
-# the criterion with costs gives each model those of its own paper
+# the criterion with costs gives each model the costs of its paper
 list() { local IFS=,; echo "$*"; }
 fairseq-hydra-train -m --config-dir "$(fairseq-attnvariants config-dir)" --config-name sweep \
   hydra.sweep.dir="'$out/sweep'" common.user_dir="'$user_dir'" task.data="'$out/bpe/bin'" \

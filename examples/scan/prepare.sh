@@ -9,7 +9,7 @@ source "$(dirname "$0")/../common/lock.sh"
 source "$(dirname "$0")/../common/settings.sh"
 lock "$(dirname "$out")"
 kept_text "$out" scan "$1" "$2"
-split() {  # split PREFIX: SCAN's lines to PREFIX.in and PREFIX.out
+split() {  # split PREFIX: write SCAN's lines to PREFIX.in and PREFIX.out
   awk -F ' OUT: ' -v prefix="$1" '{ sub("^IN: ", "", $1); print $1 > (prefix ".in"); print $2 > (prefix ".out") }'
 }
 awk 'NR % 20 != 0' "$1" | split "$out.part/train"

@@ -1,7 +1,8 @@
-"""The table of the runs, in Markdown: ``collect.py runs.csv``.
+"""Print the tables of the runs in Markdown: ``collect.py runs.csv``.
 
-WER on the test sets, of each group of languages: of single models the mean and the standard deviation over seeds, of
-ensembles the figure; the macro average is the mean over the languages that are there, if all are.
+Each group of languages has a table with the WER on the test sets: the mean and the standard deviation over seeds for
+single models, and one WER for each ensemble. The macro average is the mean over the group's languages. It leaves out
+seeds and ensembles that lack one of them.
 """
 
 import argparse
@@ -20,12 +21,12 @@ def mean_and_deviation(values):
 
 
 def rows(runs, languages):
-    """The lines of a group's table."""
+    """Yield the lines of a group's table."""
     for system in [*SYSTEMS, *YOYODYNE]:
         single = [run for run in runs if run["system"] == system and " " not in run["seeds"]]
         cells = [[float(run["WER"]) for run in single if run["language"] == language] for language in languages]
         if any(cells):
-            # by seed, the mean over languages
+            # the mean over languages for each seed
             seeds = sorted({run["seeds"] for run in single})
             found = [[float(run["WER"]) for run in single if run["seeds"] == seed] for seed in seeds]
             macro = [statistics.mean(values) for values in found if len(values) == len(languages)]
@@ -46,7 +47,7 @@ def rows(runs, languages):
 
 
 def main():
-    """Read the rows, print the tables."""
+    """Read the runs and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", metavar="runs.csv", help="what run.py has written")
     with open(parser.parse_args().runs, newline="") as file:

@@ -18,7 +18,7 @@ else
     mv "$folder/$name.part" "$folder/$name"
   done
 fi
-take() { # take NAME FILE: the file NAME, which is below the folder once, as DATA/FILE; part3 is another task
+take() { # take NAME FILE: copy the only file NAME below the folder to DATA/FILE; part3 is another task
   local found
   mapfile -t found < <(find "$folder" -name "$1" -type f -not -path "*/part3/*" | sort)
   if [ ${#found[@]} -ne 1 ]; then

@@ -1,9 +1,9 @@
-"""All runs of the strings' table: ``run.py DATA OUT``.
+"""Train and score all systems of the strings' table: ``run.py DATA OUT``.
 
-DATA is of fetch.sh. Every finished run adds its row to ``OUT/runs.csv``, and a run that has a row there is not
-repeated: started again after a stop, it goes on. Started twice with one OUT it goes on in two lanes, and no run is done
-twice. ``--languages``, ``--systems``, ``--seeds`` choose; other options need another OUT. A run that fails leaves what
-it said in ``OUT/LANGUAGE``, such as ``dl4mt-1.log``, and the others go on.
+DATA was made by fetch.sh. Each finished run adds its row to ``OUT/runs.csv``. Run the script again to continue: it
+skips runs that have a row. If you start it twice with one OUT, two runs go on at a time, and no run is done twice.
+``--languages``, ``--systems`` and ``--seeds`` select runs; other options need another OUT. A failed run leaves its
+messages below ``OUT/LANGUAGE``, for example in ``dl4mt-1.log``, and the others go on.
 """
 
 import argparse
@@ -28,7 +28,7 @@ SCORES = re.compile(r"accuracy = ([\d.]+), WER = ([\d.]+), SER = ([\d.]+) \(\d+ 
 
 @contextlib.contextmanager
 def locked(path, wait=False):
-    """Whether nobody else has the lock of this name."""
+    """Lock a file, and yield True; if another process has the lock, wait for it or yield False."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w") as file:
         try:
@@ -40,14 +40,14 @@ def locked(path, wait=False):
 
 
 def finished(out):
-    """The language, the system and the seeds of the runs that have a row."""
+    """Return the language, the system and the seeds of each run that has a row."""
     path = out / "runs.csv"
     rows = csv.DictReader(path.read_text().splitlines()) if path.exists() else []
     return {(row["language"], row["system"], row["seeds"]) for row in rows}
 
 
 def add(out, row):
-    """Write a row."""
+    """Add a row to ``runs.csv``."""
     with locked(out / "runs.lock", wait=True), open(out / "runs.csv", "a") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         if not file.tell():
@@ -56,10 +56,10 @@ def add(out, row):
 
 
 def said_by(command, log):
-    """Run a command and return its output; its messages go into a log.
+    """Run a command, write its messages to a log, and return its output.
 
     Raises:
-        subprocess.CalledProcessError: it failed.
+        subprocess.CalledProcessError: the command failed.
     """
     with open(log, "w") as errors:
         environment = {"OMP_NUM_THREADS": "1", **os.environ}
@@ -79,7 +79,7 @@ def train(data, out, language, system, seed, beam, more):
 
 
 def by_yoyodyne(data, out, language, system, seed, yoyodyne):
-    """Train one seed of a model of yoyodyne for as many epochs as the others, and score the test set."""
+    """Train one seed of a yoyodyne model, for as many epochs as the other systems, and score the test set."""
     model, *more = YOYODYNE[system]
     more += YOYODYNE_INFLECTION if language in LANGUAGES["inflection"] else ()
     folder = out / language / system / f"seed{seed}"
@@ -98,7 +98,7 @@ def by_yoyodyne(data, out, language, system, seed, yoyodyne):
 
 
 def ensemble(out, language, systems, seeds, beam):
-    """Score the test set by all seeds of some systems together."""
+    """Score the test set with an ensemble of all seeds of some systems."""
     paths = [out / language / system / f"seed{seed}" / "checkpoint_best.pt" for system in systems for seed in seeds]
     user_dir = subprocess.run(
         ["fairseq-attnvariants", "user-dir"], stdout=subprocess.PIPE, check=True, text=True
@@ -112,7 +112,7 @@ def ensemble(out, language, systems, seeds, beam):
 
 
 def jobs(options):
-    """All runs in their order: ensembles as soon as their parts are there."""
+    """Yield all runs in order. An ensemble comes after all of its parts."""
     seeds = options.seeds
     for languages, systems in ORDER:
         for seed in seeds:
@@ -125,7 +125,7 @@ def jobs(options):
 
 
 def main():
-    """Read the command line, go through the runs."""
+    """Read the command line and do the runs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, metavar="DATA")
     parser.add_argument("out", type=Path, metavar="OUT")
@@ -169,7 +169,7 @@ def main():
                     scores = by_yoyodyne(options.data, options.out, language, system, seeds[0], options.yoyodyne)
                 else:
                     scores = train(options.data, options.out, language, system, seeds[0], options.beam, more)
-            except Exception as error:  # the next run may be better
+            except Exception as error:  # the next run may succeed
                 failed = True
                 print(f"{' '.join(run)} failed: see the log in {options.out / language}: {error}", file=sys.stderr)
                 continue
@@ -177,7 +177,7 @@ def main():
             seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
             scores = {**scores, **{name: f"{float(scores[name]):.2f}" for name in ("accuracy", "WER", "SER")}}
             keys = dict(zip(COLUMNS, run))
-            unknown = goes_on and len(singles) == 1  # what it took before it was interrupted
+            unknown = goes_on and len(singles) == 1  # the time before an interruption is not known
             add(options.out, {**keys, **scores, "minutes": "" if unknown else f"{seconds / 60:.2f}"})
     sys.exit(failed)
 

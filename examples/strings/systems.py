@@ -19,19 +19,19 @@ SYSTEMS = {  # options of `fairseq-attnvariants strings`
         "--decoder-out-embed-dim 128"
     ),
 }
-YOYODYNE = {  # models of another program, where --yoyodyne says where it is
+YOYODYNE = {  # models of another program, whose path is --yoyodyne
     "yoyodyne_hard_attention": ["HardAttentionLSTMModel", "--model.init_args.enforce_monotonic", "true"]
     + ["--model.init_args.attention_context", "5"],
     "yoyodyne_pointer_generator": ["PointerGeneratorLSTMModel"],
 }
-YOYODYNE_INFLECTION = shlex.split(  # three columns instead of two; as wide as the source encoder in both directions
+YOYODYNE_INFLECTION = shlex.split(  # three columns instead of two; as wide as both directions of the source encoder
     "--data.features_col 2 --data.target_col 3 --data.target_sep= "
     "--model.init_args.features_encoder yoyodyne.models.modules.LinearEncoder "
     "--model.init_args.features_encoder.embedding_size 64 --model.init_args.features_encoder.output_size 256"
 )
 ENSEMBLES = {**{name: [name] for name in SYSTEMS}, "dl4mt + hard_monotone": ["dl4mt", "hard_monotone"]}
-"""all seeds of these systems together"""
-ORDER = [  # group by group, and in each a seed of everything before the next seed
+"""the systems of each ensemble, which has all their seeds"""
+ORDER = [  # group by group; in a group, each seed of all systems comes before the next seed
     (LANGUAGES["low"], ["dl4mt", "hard_monotone"]),
     (LANGUAGES["low"], ["pointer_generator", "ava"]),
     (LANGUAGES["medium"], ["dl4mt", "hard_monotone"]),

@@ -27,11 +27,11 @@ from .part_args import part_arguments
 
 
 def _part(cfg, table: Registry, name: str) -> Callable[..., Any]:
-    """A component's class with its declared options; it takes widths and other components."""
+    """A component's class with the configuration's values of its options; it takes widths and other components."""
     kind = table[name]
     declared = kind.own_options()
     given = {own: getattr(cfg, option) for own, option in flags_of(kind).items()}
-    if table is CELLS:  # with defaults it is the class itself, for which PyTorch may have a layer
+    if table is CELLS:  # with defaults a cell is the class itself, for which PyTorch may have a layer
         given = {own: value for own, value in given.items() if own not in declared or value != declared[own].default}
     given.update(part_arguments(cfg).get(name, {}))
     return partial(kind, **given) if given else kind
@@ -53,7 +53,7 @@ def build_encoder(cfg, dropout: nn.Module) -> nn.Module:
         words = _encoder_layers(cfg, width, layers)
         return HierarchicalEncoder(characters, words, dropout, cfg.attention_via_words_alone, hidden_dropout)
     sizes = filters(cfg) if cfg.encoder_type == "convolutional" else []
-    lowest = 1 if cfg.attention_via else layers  # a separate level
+    lowest = 1 if cfg.attention_via else layers  # the upper level is separate
     rnn = _encoder_layers(cfg, sum(sizes) or embed, lowest)
     upper = _encoder_layers(cfg, 2 * hidden, layers - 1, below=1) if cfg.attention_via else None
     encoder = BidirectionalEncoder(rnn, dropout, upper, cfg.bridge_source, hidden_dropout)
@@ -63,7 +63,7 @@ def build_encoder(cfg, dropout: nn.Module) -> nn.Module:
 
 
 def _encoder_layers(cfg, input_dim: int, layers: int, below: int = 0) -> Layers:
-    """``layers`` layers above ``below`` others, which count for directions and residuals."""
+    """``layers`` layers above ``below`` other layers, which count in the numbers of directions and residuals."""
     return Layers(
         _cell(cfg, cfg.encoder_cell, _encoder_norm(cfg)),
         input_dim,

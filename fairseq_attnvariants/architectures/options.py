@@ -1,4 +1,4 @@
-"""The options of every model, each once, with its type, bound and value in ``rnnsearch``.
+"""The options of all models, each with its type, bound and value in ``rnnsearch``.
 
 The docstring of :class:`AttentionRNNConfig` has their help.  The docstring of a component has the help of its options.
 
@@ -65,7 +65,7 @@ def least_depth(cfg) -> int:
 
 
 def of_features(width: Callable[[Any], int]) -> Callable[[Any], int]:
-    """A width of the readout's features, unless the vocabulary layer reads the state alone or is tied to embeddings."""
+    """Wrap a rule for the readout's width; with ``--readout state`` or tied embeddings, another width is needed."""
 
     @wraps(width)
     def chosen(cfg) -> int:
@@ -78,23 +78,23 @@ def of_features(width: Callable[[Any], int]) -> Callable[[Any], int]:
 
 @of_features
 def maxout_width(cfg) -> int:
-    """Half the decoder's hidden width; the embedding's width if they are tied."""
+    """Half the decoder's hidden width; the embedding's width if embeddings are tied."""
     return max(1, cfg.decoder_hidden_size // 2)
 
 
 @of_features
 def relu_width(cfg) -> int:
-    """512 (Zhao and Zhang 2018); the embedding's width if they are tied."""
+    """512 (Zhao and Zhang 2018); the embedding's width if embeddings are tied."""
     return 512
 
 
 linear_width = of_features(hidden_width)
-"""The decoder's hidden width; the embedding's width if they are tied."""
+"""The decoder's hidden width; the embedding's width if embeddings are tied."""
 
 
 @of_features
 def state_and_annotation_width(cfg) -> int:
-    """The width of a state and an annotation (Wu et al. 2018); the embedding's width if they are tied."""
+    """The width of a state and an annotation (Wu et al. 2018); the embedding's width if embeddings are tied."""
     return cfg.decoder_hidden_size + 2 * cfg.encoder_hidden_size
 
 
@@ -415,13 +415,13 @@ def flag(option: str) -> str:
 
 @cache
 def described(key: str) -> Dict[str, Any]:
-    """The entries under ``rnnsearch``, ``bound`` or ``names``, of the options that have one."""
+    """The entries ``key`` of the options' metadata, such as ``rnnsearch``, ``bound`` or ``names``, if they have one."""
     said = {one.name: one.metadata.get(key) for one in dataclasses.fields(AttentionRNNConfig)}
     return {name: value for name, value in said.items() if value is not None}
 
 
 def flags_of(component: Type[Part]) -> Dict[str, str]:
-    """The options of the model that set options of a component, by the component's option."""
+    """The model's options that set options of a component, by the names of the component's options."""
     own = component.own_options()
     return {
         name: option
@@ -446,7 +446,7 @@ def kinds() -> Dict[str, Any]:
 
 
 def mistaken(name: str, value: Any) -> str:
-    """The rest of a sentence on an option's allowed values; empty if ``value`` is allowed."""
+    """The rest of a message on an option's allowed values; empty if ``value`` is allowed."""
     kind = kinds()[name]
     if isinstance(kind, type) and issubclass(kind, Enum):
         names = [str(choice.value) for choice in kind]
@@ -467,7 +467,7 @@ def part_options() -> List[str]:
 
 
 def complete(cfg) -> None:
-    """Add options that are newer than the version that saved ``cfg``, at their defaults."""
+    """Add the options that the version which saved ``cfg`` did not have, at their defaults."""
     with open_dict(cfg) if OmegaConf.is_config(cfg) else contextlib.nullcontext():
         for option in dataclasses.fields(AttentionRNNConfig):
             if not hasattr(cfg, option.name):

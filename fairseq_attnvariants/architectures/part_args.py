@@ -14,7 +14,8 @@ def part_arguments(cfg) -> Dict[str, Dict[str, Any]]:
     """The options of the chosen components: their defaults, changed by ``--part-args``.
 
     Raises:
-        ConfigurationError: it is not JSON of this form, or names an unknown component or option.
+        ConfigurationError: ``--part-args`` is not JSON of this form, names an unknown component or option, or has a
+            value that the option refuses.
     """
     having = {name: parts for name, parts in chosen_parts(cfg).items() if any(map(custom_options, parts))}
     given = parsed(cfg.part_args)
@@ -40,12 +41,12 @@ def part_arguments(cfg) -> Dict[str, Dict[str, Any]]:
 
 
 def part_args_over(cfg, below: Any, given: Any) -> Optional[str]:
-    """``given`` as ``--part-args`` over the ``below`` of an architecture or a checkpoint, option by option.
+    """Merge ``given`` into ``below``, the ``--part-args`` of an architecture or a checkpoint, option by option.
 
-    Leaves out options in ``below`` of components that the configuration no longer names.
+    Leaves out the options in ``below`` of components that the configuration no longer names.
 
     Raises:
-        ConfigurationError: one of them is not JSON of this form.
+        ConfigurationError: ``below`` or ``given`` is not JSON of this form.
     """
     named = history_names(cfg).union(str(getattr(cfg, option)) for option in described("names"))
     kept = {name: options for name, options in parsed(below).items() if name in named}
@@ -54,7 +55,7 @@ def part_args_over(cfg, below: Any, given: Any) -> Optional[str]:
 
 
 def merged_part_args(below: Any, given: Any) -> Dict[str, Dict[str, Any]]:
-    """Two values of ``--part-args`` in one; the second decides if both have an option."""
+    """Merge two values of ``--part-args``; the second has priority if both have an option."""
     first, second = parsed(below), parsed(given)
     return {name: {**first.get(name, {}), **second.get(name, {})} for name in {**first, **second}}
 
@@ -63,7 +64,7 @@ def parsed(text: Any) -> Dict[str, Dict[str, Any]]:
     """``--part-args`` as a dictionary of dictionaries.
 
     Raises:
-        ConfigurationError: it is not JSON of this form.
+        ConfigurationError: the value is not JSON of this form.
     """
     value: Any = OmegaConf.to_container(text) if OmegaConf.is_config(text) else text
     try:

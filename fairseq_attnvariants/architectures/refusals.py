@@ -1,7 +1,7 @@
 """Refuses options that cannot work, alone or together.  Each sentence names the options, the reason and a remedy.
 
-A function here is about one subject and yields its sentences.  What a single component cannot be built with, its own
-constructor in :mod:`..nn` refuses.
+Each function here yields the sentences about one subject.  The constructor of a component, in :mod:`..nn`, refuses
+values that concern this component alone.
 """
 
 import dataclasses
@@ -56,7 +56,7 @@ def has_only_pytorchs_layers(o: AttentionRNNConfig) -> bool:
 
 
 def readers(o: AttentionRNNConfig, option: str) -> List[str]:
-    """The options whose cell an option changes."""
+    """The options that name a cell which ``option`` changes."""
     return [one for one in cell_options(o) if option in flags_of(CELLS[getattr(o, one)]).values()]
 
 
@@ -185,7 +185,7 @@ def layers(o: AttentionRNNConfig) -> Iterator[str]:
             f"--encoder-bidirectional-layers {o.encoder_bidirectional_layers}: the model has --encoder-layers "
             f"{o.encoder_layers}; use 0 for all"
         )
-    lowest = bidirectional_layers(o) + 1  # layer of one direction
+    lowest = bidirectional_layers(o) + 1  # the lowest layer of one direction
     if lowest <= o.encoder_layers and 0 < o.residuals <= lowest:
         yield (
             f"--residuals {o.residuals} adds inputs to outputs from that layer on, and with "
@@ -310,7 +310,7 @@ REFUSALS = (idle, embeddings, units, cells, levels, layers, bridges, readout, ha
 
 
 def unread(o: AttentionRNNConfig) -> List[str]:
-    """A sentence for each option whose unusual value nothing reads.
+    """A sentence for each option that the model does not read, if no architecture sets this value.
 
     Such options are not refused, because checkpoints may have them.
     """
@@ -347,7 +347,7 @@ def check(o: AttentionRNNConfig) -> None:
     """Refuse complete options that cannot work.
 
     Raises:
-        ConfigurationError: names the option and says what to do.
+        ConfigurationError: options cannot work; the message names them and says what to do.
     """
     if str(o.search_dtype) == "int8":
         raise ConfigurationError("--search-dtype int8 was removed: use float32 or bfloat16")
@@ -366,7 +366,7 @@ def check(o: AttentionRNNConfig) -> None:
 
 
 def check_task(name: Any) -> None:
-    """Refuse a task that no model here fits, by its name on the command line.
+    """Refuse a task that does not fit the models here, by its name on the command line.
 
     Raises:
         ConfigurationError: the task trains an encoder and a decoder for each language.
@@ -379,10 +379,10 @@ def check_task(name: Any) -> None:
 
 
 def check_number_type(cfg) -> None:
-    """Refuse --fp16 without a GPU; --tpu, and --bf16, which fairseq turns into --tpu, without a library for a TPU.
+    """Refuse --fp16 without a GPU, and --tpu without torch_xla; fairseq turns --bf16 into --tpu.
 
     Raises:
-        ConfigurationError: names the alternatives.
+        ConfigurationError: the number type cannot be used; the message names alternatives.
     """
     if getattr(cfg, "tpu", False) and importlib.util.find_spec("torch_xla") is None:
         asked = next(name for name in ("memory_efficient_bf16", "bf16", "tpu") if getattr(cfg, name, False))
@@ -396,10 +396,10 @@ def check_number_type(cfg) -> None:
 
 
 def check_data(cfg, task) -> None:
-    """Refuse options that do not fit a task's data, by its dictionaries: those of characters contain the space.
+    """Refuse options that do not fit a task and its dictionaries; only those of characters have ``space``.
 
     Raises:
-        ConfigurationError: with the reason.
+        ConfigurationError: an option does not fit; the message has the reason.
     """
     source, target = task.source_dictionary, task.target_dictionary
     of_characters = [hasattr(dictionary, "space") for dictionary in (source, target)]
@@ -409,7 +409,7 @@ def check_data(cfg, task) -> None:
             "--share-all-embeddings needs one dictionary for both languages: "
             "run fairseq-preprocess with --joined-dictionary"
         )
-    of_task = getattr(task, "cfg", None) or getattr(task, "args", None)  # args: of tasks without a dataclass
+    of_task = getattr(task, "cfg", None) or getattr(task, "args", None)  # tasks without a dataclass have args
     if str(getattr(of_task, "left_pad_target", False)) == "True":
         raise ConfigurationError(
             "--left-pad-target puts padding before the words of a translation, and a recurrent decoder "
@@ -442,7 +442,7 @@ def check_compiler(device: torch.device) -> None:
     """Refuse --compile if torch.compile cannot work.
 
     Raises:
-        ConfigurationError: there is no compiler for the device.
+        ConfigurationError: torch is older than 2.3, or there is no compiler for the device.
     """
     if not hasattr(torch.compiler, "is_compiling"):
         raise ConfigurationError(f"--compile needs torch 2.3 or later, not {torch.__version__}")

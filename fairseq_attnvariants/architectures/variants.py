@@ -1,6 +1,6 @@
 """The architectures as data: each is a difference from another one, at its paper's sizes.
 
-A value may be a function of the configuration: so widths that a paper derives from others follow them.
+A value may be a function of the configuration, so that widths which a paper derives from other widths follow them.
 :class:`~.options.AttentionRNNConfig` explains the options, and :mod:`.nn` has the equations.
 """
 
@@ -26,7 +26,7 @@ from .options import (
 )
 from .part_args import merged_part_args, parsed, part_args_over
 
-BASE = "rnnsearch"  # its options apply if none are given
+BASE = "rnnsearch"  # the architecture if none is given
 
 DROPOUT_PLACES = ("encoder_dropout_in", "encoder_dropout_out", "decoder_dropout_in", "decoder_dropout_out")
 
@@ -38,9 +38,9 @@ class Variant(NamedTuple):
     base: Optional[str]
     delta: Dict[str, Any]
     origin: str = __name__
-    """the module that registered it, and that may register it again."""
+    """the module that registered the architecture, and that may register it again"""
     criterion: str = ""
-    """the default criterion; if empty, that of the base"""
+    """the default criterion; if empty, the base's"""
 
 
 VARIANTS: Registry[Variant] = Registry("architecture")
@@ -51,12 +51,12 @@ def register_architecture(name: str, base: str, paper: str = "", criterion: str 
     """Register an architecture, for ``--arch NAME`` and hydra's ``model._name=NAME``.
 
     Args:
-        base: the architecture from which it differs.
-        paper: the paper that describes it.
-        criterion: the default of ``--criterion``; if empty, that of the base.
+        base: the architecture from which this one differs.
+        paper: the paper that describes the architecture.
+        criterion: the default of ``--criterion``; if empty, the base's.
         delta: options that differ from the base, each a value or a function of the configuration; ``part_args`` is a
             dictionary of the components' options that differ.  Options of a training or a search, such as ``compile``
-            or ``search_dtype``, are not allowed: give them to the command.
+            or ``search_dtype``, are not allowed: they belong on the command line.
 
     Raises:
         ConfigurationError: the name is taken; the base, option or component does not exist; the option does not
@@ -95,7 +95,7 @@ def register_architecture(name: str, base: str, paper: str = "", criterion: str 
 
 
 def settings(name: str) -> Dict[str, Any]:
-    """All options of an architecture, its bases' included.
+    """All options of an architecture, with those of its bases.
 
     Raises:
         UnknownName: there is no such architecture.
@@ -165,7 +165,7 @@ register_architecture(
 register_architecture(
     "coverage_gru", base="rnnsearch", paper="Tu et al. 2016, neural coverage", attention_history="coverage_gru"
 )
-# the paper does not say how the decoder starts; its code, and what differs: docs/papers/comparisons.md
+# the paper does not give the decoder's initial state; for its code and the differences see docs/papers/comparisons.md
 register_architecture(
     "pointer_generator",
     base="coverage",
@@ -244,7 +244,7 @@ register_architecture(
     layer_norm="all",
     decoder_dropout_out=0.0,
 )
-# the paper does not say how the decoder starts, and its top layer is the readout
+# the paper does not give the decoder's initial state, and its top layer is the readout
 register_architecture(
     "gnmt",
     base="rnnsearch",
@@ -266,7 +266,7 @@ register_architecture(
     encoder_dropout_out=0.2,
     decoder_dropout_out=0.2,
 )
-# by its code, not by a paper; what differs: docs/papers/comparisons.md
+# from its code, not from a paper; for the differences see docs/papers/comparisons.md
 register_architecture(
     "gnmt_v2",
     base="gnmt",
@@ -318,7 +318,7 @@ register_architecture(
     encoder_layers=4,
     decoder_layers=2,
 )
-# characters; what differs from the authors' code: docs/strings.md
+# on characters; for the differences from the authors' code see docs/strings.md
 register_architecture(
     "hard_attention",
     base="rnnsearch",

@@ -1,1 +1,1 @@
-"""Number types of matrix products: the one that is asked for, or what is quickest here."""
+"""Number types of matrix products: the requested type, or the quickest type on this machine."""

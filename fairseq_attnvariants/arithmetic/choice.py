@@ -1,4 +1,4 @@
-"""Number types of matrix products: as asked for, or chosen by timing products of the model's own sizes."""
+"""Number types of matrix products: the requested type, or the choice after timing products of the model's sizes."""
 
 import logging
 from typing import Any, Optional, Tuple
@@ -11,13 +11,16 @@ from .reduced import Timing, time_search, time_training
 
 logger = logging.getLogger(__name__)
 
-CHOICE = "dtype_version"  # fairseq's moving averages (--store-ema) leave buffers with "version" in their name alone
-DTYPES = "undecided", "float32", "bfloat16"  # by the number in the buffer
-GAIN = 1.1  # bfloat16 changes results, so it has to be this much quicker to be chosen
+CHOICE = "dtype_version"  # fairseq's moving averages (--store-ema) skip buffers with "version" in their name
+DTYPES = "undecided", "float32", "bfloat16"  # indexed by the number in the buffer
+GAIN = 1.1  # bfloat16 changes results, so it is chosen only if it is quicker by this factor
 
 
 def choose(option: str, asked: str, timing: Timing) -> str:
-    """``bfloat16`` if that is asked for, or for ``auto`` the quicker type; the log says what was measured."""
+    """Return the requested type; for ``auto``, bfloat16 if it is quicker by :data:`GAIN`, else float32.
+
+    Logs the times for ``auto``, and warns if the requested bfloat16 is slower.
+    """
     times = (
         f"products of this model's sizes take {timing.reduced:.2f} ms in bfloat16 and {timing.float32:.2f} in float32"
     )
@@ -33,8 +36,8 @@ def choose(option: str, asked: str, timing: Timing) -> str:
 class TrainingDtype:
     """``--compute-dtype`` of a model, decided before the first batch.
 
-    The choice of ``auto`` is a buffer of the model, so the checkpoint has it.  A resumed training computes as before,
-    whatever is quicker by then.
+    The choice of ``auto`` is a buffer of the model, so the checkpoint has it.  A resumed training keeps its type, even
+    if the other type is quicker by then.
     """
 
     def __init__(self, asked: str):
@@ -42,12 +45,12 @@ class TrainingDtype:
         self.dtype = asked if asked == "float32" else None
 
     def register(self, model: nn.Module) -> None:
-        """Give the model its buffer, if there is something to choose."""
+        """Register the buffer of the choice in the model, for ``auto``."""
         if self.asked == "auto":
             model.register_buffer(CHOICE, torch.tensor(0))
 
     def decide(self, model: nn.Module) -> None:
-        """Decide, once; several processes compute as the first one does."""
+        """Decide, once; with ``auto``, all processes follow the choice of the first one."""
         if self.dtype is not None:
             return
         choice = getattr(model, CHOICE, None)
@@ -62,7 +65,7 @@ class TrainingDtype:
             return
         several = distributed.is_available() and distributed.is_initialized()
         if not several or distributed.get_rank() == 0:
-            if on_gpu(next(model.parameters())):  # which waits for the small products of a step
+            if on_gpu(next(model.parameters())):  # it waits between the small products of a step
                 chosen = "float32"
                 logger.info("--compute-dtype auto: float32; on a GPU bfloat16 was no quicker")
             else:
@@ -74,7 +77,7 @@ class TrainingDtype:
 
 
 def match_choice(model: nn.Module, state_dict, prefix: str = "") -> None:
-    """Add a choice to a state dict without one, or take it out, as the model has one or not."""
+    """Make a state dict fit a model: add a missing choice if the model has one, and else remove the choice."""
     name, choice = f"{prefix}{CHOICE}", getattr(model, CHOICE, None)
     if choice is None:
         state_dict.pop(name, None)
@@ -83,21 +86,21 @@ def match_choice(model: nn.Module, state_dict, prefix: str = "") -> None:
 
 
 class SearchDtype:
-    """``--search-dtype`` of a decoder, decided at the first search, and anew once parameters are of another kind."""
+    """``--search-dtype`` of a decoder, decided at the first search, and again if parameters change type or device."""
 
     def __init__(self, asked: str):
         self.asked = asked
         self.dtype = "float32"
-        """that of products; ``float32`` leaves them to the parameters' own"""
+        """the type of products; with ``float32``, products have the type of the parameters"""
         self.decided: Optional[Tuple[torch.dtype, torch.device]] = None
-        """for which parameters"""
+        """the type and device of the parameters at the last decision"""
 
     def __reduce__(self) -> Tuple[Any, ...]:
-        """A copy, and what is loaded, decides by itself."""
+        """Copy and save only the option, so that a copied or loaded object decides again."""
         return type(self), (self.asked,)
 
     def decide(self, network: nn.Module, projection: nn.Linear) -> None:
-        """Time the products, and say so if what is asked for cannot be had."""
+        """Decide after timing the products; warn if the requested type is not available."""
         parameters = projection.weight.dtype, projection.weight.device
         if self.asked == "float32" or self.decided == parameters:
             return

@@ -1,7 +1,7 @@
-"""Products in bfloat16, and whether they are quicker than in float32 here.
+"""Products in bfloat16, and timings that compare them with products in float32 on this machine.
 
-In search, products read their factors in bfloat16 (on CUDA in TF32, PyTorch's nearest), and their results are float32.
-So 983 of 1,000 translations were the same as in float32; with results in bfloat16 it was 940.
+In search, products read their factors in bfloat16 (on CUDA in TF32, the nearest type that PyTorch offers), and their
+results are float32.  Then 983 of 1,000 translations were the same as in float32; with results in bfloat16, 940 were.
 """
 
 import threading
@@ -13,19 +13,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-ROWS = 80  # of what is multiplied, to time it: sentences of a batch, or hypotheses
-COLUMNS = 4096  # of a matrix, at most: a vocabulary is timed by its first words
+ROWS = 80  # rows of a timed input, which are sentences of a batch, or hypotheses
+COLUMNS = 4096  # the most outputs of a timed matrix: a vocabulary is timed by its first words
 TURNS = 3
 
 _lock = threading.Lock()
-_before: List[str] = []  # the precision before the first of the blocks that are open, once for each of them
+_before: List[str] = []  # the precision before the first open block, once for each open block
 
 
 @contextmanager
 def reduced_products() -> Iterator[None]:
-    """Inside, products of float32 matrices may take the processor's instructions for bfloat16.
+    """Let products of float32 matrices inside the block use the processor's instructions for bfloat16.
 
-    PyTorch has one precision for all threads; the last of several blocks that overlap puts it back.
+    PyTorch has one precision for all threads, so the last of several overlapping blocks restores it.
     """
     with _lock:
         _before.append(_before[0] if _before else torch.get_float32_matmul_precision())
@@ -40,22 +40,22 @@ def reduced_products() -> Iterator[None]:
 
 
 class Timing(NamedTuple):
-    """What the products of a model's sizes take, in milliseconds."""
+    """Times of products of a model's sizes, in milliseconds."""
 
     float32: float
     reduced: float
 
 
 def products(*modules: nn.Module) -> List[Tuple[Tensor, Tensor]]:
-    """Inputs ``ROWS x in``, and weights of the modules' linear maps: one of each size, up to ``COLUMNS x in``."""
+    """Return an input ``ROWS x in`` and a weight, up to ``COLUMNS x in``, for each size of the modules' linear maps."""
     parts = [part for module in modules for part in module.modules() if isinstance(part, nn.Linear)]
     weights = {part.weight[:COLUMNS].shape: part.weight[:COLUMNS].detach().float() for part in parts}
-    # no random number is drawn: what is trained afterwards does not depend on whether anything was timed
+    # no random number is drawn, so timing does not change the training that follows
     return [(torch.ones(ROWS, weight.size(1), device=weight.device), weight) for weight in weights.values()]
 
 
 def time_training(*modules: nn.Module) -> Timing:
-    """Time the products of training in bfloat16, for which weights are converted once an update."""
+    """Time the products of training in bfloat16, where weights are converted once per update."""
     pairs = products(*modules)
     converted = [weight.bfloat16() for _, weight in pairs]
     return compare(
@@ -80,12 +80,12 @@ def time_search(*modules: nn.Module) -> Timing:
 
 @torch.no_grad()
 def compare(plain: Callable[[], Any], other: Callable[[], Any]) -> Timing:
-    """Run two computations in turns; the quickest turn of each counts, and the first turn does not."""
+    """Run two computations in turns, and return the time of each one's quickest turn; the first turn does not count."""
     turns = [(_milliseconds(plain), _milliseconds(other)) for _ in range(TURNS + 1)]
     return Timing(*(min(column) for column in zip(*turns[1:])))
 
 
 def _milliseconds(compute: Callable[[], Any]) -> float:
     begin = time.perf_counter()
-    compute()[-1].sum().item()  # waits for a device
+    compute()[-1].sum().item()  # waits for the device
     return 1000 * (time.perf_counter() - begin)

@@ -24,7 +24,7 @@ NORM = ChoiceEnum(["squared", "plain"])
 CONDITION = "a model with a condition, such as --arch conddec or --decoder-condition"
 BRIDGE = "a model with a direct bridge, such as --arch bridge_direct or --bridge-direct hard"
 ATTENTION = "a model that returns its attention in training, as all of this package do"
-EQUAL = 10  # batches in a row, after which a model is taken for one without dropout
+EQUAL = 10  # first batches with equal predictions, after which a model counts as one without dropout
 ALIGNMENTS = "--load-alignments and, in the data folder, the training text's, from fairseq-preprocess --align-suffix"
 
 
@@ -60,7 +60,7 @@ class CostsConfig(Described, stock.LabelSmoothedCrossEntropyCriterionConfig):
 
 
 class Batch(NamedTuple):
-    """The inputs of a loss of one batch."""
+    """The inputs of a cost for one batch."""
 
     term: Tensor
     """the model's output that the cost reads"""
@@ -75,11 +75,11 @@ class Cost(NamedTuple):
     """A term of the loss."""
 
     weight: str
-    """the option that weighs it"""
+    """the option that is its weight"""
     term: str
     """the key of the model's output that it reads"""
     needs: str
-    """a model that has this output, for messages"""
+    """a description of models with this output, for messages"""
     unit: str
     """the count that logs divide it by, ``nsentences`` or ``ntokens``"""
     total: Callable[[Batch], Tensor]
@@ -125,23 +125,23 @@ RDROP = "rdrop_loss"
 
 @register_criterion(NAME, dataclass=CostsConfig)
 class LabelSmoothedCrossEntropyWithCosts(stock.LabelSmoothedCrossEntropyCriterion):
-    """Sums the tokens' loss and costs; the costs are a training loss only.
+    """In training, the sum of the tokens' loss and weighted costs.
 
-    In validation the costs are measured and logged, and ``loss`` is the tokens' alone.  Costs also count the tokens
-    that ``--ignore-prefix-size`` leaves out of the tokens' loss.  A cost is measured if its
-    weight is above 0, or if the model makes the cost's term for costs alone; guided alignment only in texts with links.
+    In validation the costs are measured and logged, and ``loss`` is the tokens' loss alone.  Costs also count the
+    tokens that ``--ignore-prefix-size`` excludes from the tokens' loss.  A cost is measured if its weight is above 0,
+    or if the model makes the cost's term only for costs.  Guided alignment is measured only in texts with links.
 
-    With R-Drop (Liang et al. 2021) a batch in training has each sentence twice, and dropout makes two predictions of
-    it.  The loss is half of their equation 4: the mean of both losses, costs included, plus half the weight times the
-    divergence of the predictions.  So the tokens' loss and the costs count as they do without R-Drop.
+    With R-Drop (Liang et al. 2021) a batch in training has each sentence twice, and dropout makes the two predictions
+    differ.  The loss is half of their equation 4: the mean of both losses, costs included, plus half the weight times
+    the divergence of the predictions.  So the tokens' loss and the costs count as they do without R-Drop.
     """
 
-    def __init__(self, cfg: CostsConfig, task):  # fairseq hands out what is named in the signature
+    def __init__(self, cfg: CostsConfig, task):  # fairseq passes arguments by the names in the signature
         super().__init__(task, cfg.sentence_avg, cfg.label_smoothing, cfg.ignore_prefix_size, cfg.report_accuracy)
         self.cfg = cfg
         self.checked = False
         self.linked: Dict[bool, bool] = {}
-        self.equal: Optional[int] = 0  # first batches that were predicted the same twice; None once one was not
+        self.equal: Optional[int] = 0  # first batches with equal predictions; None after one with different predictions
         for name in (*(cost.weight for cost in COSTS.values()), "rdrop_weight"):
             given = getattr(cfg, name)
             if given is not None and not given >= 0:
@@ -153,8 +153,8 @@ class LabelSmoothedCrossEntropyWithCosts(stock.LabelSmoothedCrossEntropyCriterio
         """Refuse options of costs whose inputs the model or the data lack.
 
         Raises:
-            ConfigurationError: a given weight is above 0, or a setting is not the default, and an input of the cost is
-                not there.
+            ConfigurationError: an input of a cost is missing, and its weight is given and above 0, or one of its
+                settings is not the default.
         """
         own = getattr(model, "cost_terms", ())
         for cost in COSTS.values():
@@ -175,11 +175,11 @@ class LabelSmoothedCrossEntropyWithCosts(stock.LabelSmoothedCrossEntropyCriterio
         self.checked = True
 
     def forward(self, model, sample, reduce=True):
-        """The loss, the sample size and what is logged, as fairseq's criterions return them.
+        """Return the loss, the sample size and the logging output, as fairseq's criterions do.
 
         Raises:
-            ConfigurationError: as :meth:`check_model`, or the model returns no attention, or R-Drop has nothing to
-                compare, or student forcing cannot search.
+            ConfigurationError: see :meth:`check_model`; or the model returns no attention, or R-Drop compares equal
+                predictions, or student forcing cannot search.
         """
         if not self.checked:
             self.check_model(model)
@@ -218,7 +218,7 @@ class LabelSmoothedCrossEntropyWithCosts(stock.LabelSmoothedCrossEntropyCriterio
         return loss, logging_output["sample_size"], logging_output
 
     def _costs(self, model: Any, sample: Dict[str, Any], extra: Any) -> Iterator[Tuple[str, float, Tensor]]:
-        """Yield the name, the weight and the sum of each cost that is measured."""
+        """Yield the name, the weight and the sum of each measured cost."""
         own, mask = getattr(model, "cost_terms", ()), sample["target"].ne(self.padding_idx)
         for name, cost in COSTS.items():
             given, makes = getattr(self.cfg, cost.weight), cost.term in own
@@ -230,7 +230,7 @@ class LabelSmoothedCrossEntropyWithCosts(stock.LabelSmoothedCrossEntropyCriterio
                 yield name, weight, cost.total(Batch(term, mask, sample, model, self.cfg))
 
     def _check_dropout(self, pairs: Tensor) -> None:
-        """Refuse R-Drop for a model that predicts the same twice, in all of its first batches: one may drop nothing."""
+        """Refuse R-Drop if both predictions were equal in all of the first batches; one may be equal by chance."""
         if self.equal == EQUAL:
             needs = "dropout, such as --dropout 0.3: this model predicts the same twice"
             raise ConfigurationError(f"{flag('rdrop_weight')} {self.cfg.rdrop_weight} needs {needs}; or leave it out")
@@ -238,7 +238,7 @@ class LabelSmoothedCrossEntropyWithCosts(stock.LabelSmoothedCrossEntropyCriterio
             self.equal = self.equal + 1 if torch.equal(pairs[:, 0], pairs[:, 1]) else None
 
     def _linked(self, training: bool) -> bool:
-        """Whether the training text, or in validation any other, has links; a batch without is no mistake."""
+        """Whether the training text, or in validation any other text, has links; a batch without links is no error."""
         if training not in self.linked:
             subset = getattr(getattr(self.task, "cfg", None), "train_subset", "train")
             texts = [pairs for name, pairs in self.task.datasets.items() if (name == subset) == training]
@@ -247,7 +247,7 @@ class LabelSmoothedCrossEntropyWithCosts(stock.LabelSmoothedCrossEntropyCriterio
 
     @classmethod
     def reduce_metrics(cls, logging_outputs) -> None:
-        """Log the tokens' terms as the stock criterion does, and the costs per sentence or per token."""
+        """Log the tokens' loss as the stock criterion does, and the costs per sentence or per token."""
         super().reduce_metrics(logging_outputs)
         for name, unit in (*((name, cost.unit) for name, cost in COSTS.items()), (RDROP, "ntokens")):
             if any(name in log for log in logging_outputs):
@@ -268,7 +268,7 @@ def output_named(extra: Any, name: str) -> Optional[Tensor]:
 
 
 def each_twice(sample: Dict[str, Any]) -> Dict[str, Any]:
-    """A batch with each of its sentences twice, side by side, so that lengths still fall from row to row.
+    """Return a batch with each sentence in two adjacent rows, so that rows are still sorted by falling length.
 
     Links are pairs of a source position and of a target position in the flattened ``B x T``.
     """
@@ -285,7 +285,7 @@ def each_twice(sample: Dict[str, Any]) -> Dict[str, Any]:
     }
     if sample.get("alignments") is not None:
         source, target = sample["alignments"].unbind(1)
-        first = target + target // length * length  # that of row 2r, where it was of row r
+        first = target + target // length * length  # the position in row 2r instead of row r
         links = torch.stack([source.repeat(2), torch.cat([first, first + length])], 1)
         twice.update(alignments=links, align_weights=sample["align_weights"].repeat(2))
     return twice
@@ -304,6 +304,6 @@ class DeprecatedName(LabelSmoothedCrossEntropyWithCosts):
         logger.warning(f"this name of the criterion is deprecated: use --criterion {NAME}, which does the same")
 
 
-for costs in ("Fertility", "Bridging"):  # a checkpoint has the name of the class
+for costs in ("Fertility", "Bridging"):  # a checkpoint contains the name of the class
     kind = type(f"LabelSmoothedCrossEntropyWith{costs}", (DeprecatedName,), {})
     register_criterion(f"label_smoothed_cross_entropy_with_{costs.lower()}", dataclass=CostsConfig)(kind)

@@ -15,7 +15,7 @@ EPSILON = 1e-12
 
 
 def norms(vectors: Tensor, squared: bool = False) -> Tensor:
-    """``||x||`` or ``||x||²`` over the last dimension; a small ε inside the root keeps its gradient finite at 0."""
+    """Return ``||x||`` or ``||x||²`` over the last dimension; a small ε in the root keeps its gradient finite at 0."""
     squares = at_least_float32(vectors).square().sum(-1)
     return squares if squared else (squares + EPSILON).sqrt()
 
@@ -31,9 +31,9 @@ def bridging(
         bridged: ``W x_{t*}``, ``B x T x m``.
         target: ``e(y_t)``, ``B x T x m``.
         target_mask: True at real target tokens, ``B x T``.
-        squared: sum the squared norms; else the norms.
+        squared: sum the squared norms instead of the norms.
         unit_length: ``e(y_t) / ||e(y_t)||`` instead of ``e(y_t)``, so that the cost does not fall if embeddings only
-            grow short.
+            become shorter.
     """
     target = at_least_float32(target)
     if unit_length:
@@ -46,13 +46,13 @@ def step_decay(conditions: Tensor, target_mask: Tensor, squared: bool = False) -
 
     (Feng et al. 2016 §5.)
 
-    For steps in one direction, plain norms cost the same whatever the length of each step; squares cost least if all
-    steps are equal.
+    For steps in one direction, the cost of plain norms does not depend on how the distance is divided into steps;
+    squares cost least if all steps are equal.
 
     Args:
         conditions: ``sd_0 .. sd_T``, ``B x (T+1) x 2n``.
-        target_mask: True at real target tokens, EOS included, ``B x T``; a row without any costs nothing.
-        squared: sum the squared norms.
+        target_mask: True at real target tokens, EOS included, ``B x T``; a row without real tokens costs nothing.
+        squared: sum the squared norms instead of the norms.
     """
     steps = norms(conditions[:, 1:] - conditions[:, :-1], squared) * target_mask  # B x T
     return (steps.sum(1) / target_mask.sum(1).clamp(min=1)).sum()
@@ -61,9 +61,9 @@ def step_decay(conditions: Tensor, target_mask: Tensor, squared: bool = False) -
 def left_over(conditions: Tensor, target_mask: Tensor) -> Tensor:
     """CondDec's left-over cost, ``||sd_T||``, summed over sentences (Feng et al. 2016 §5).
 
-    Arguments as for :func:`step_decay`.
+    The arguments are those of :func:`step_decay`.
     """
-    # the last real column: with padding on the right it is the length
+    # the number of the last real column, from 1: with padding on the right this is the length
     columns = torch.arange(1, target_mask.size(1) + 1, device=target_mask.device)
     last = (columns * target_mask).amax(1)
     final = conditions[torch.arange(conditions.size(0), device=conditions.device), last]  # B x 2n
@@ -82,14 +82,15 @@ def coverage(weights: Tensor, target_mask: Tensor) -> Tensor:
 
 
 def alignment(weights: Tensor, links: Optional[Tensor], fractions: Optional[Tensor]) -> Tensor:
-    """Guided alignment (Chen et al. 2016, Liu et al. 2016): ``-Σ log w_ij`` over links, a target word's averaged.
+    """Guided alignment (Chen et al. 2016, Liu et al. 2016): ``-Σ log w_ij`` over links, averaged per target word.
 
-    The logarithm stops at that of a small ε, because windows and sparse normalizers give weights of exactly zero.
+    The logarithm takes weights of at least a small ε, because windows and sparse normalizers give weights of exactly
+    zero.
 
     Args:
         weights: ``B x T x S``.
-        links: of the batch, as fairseq's ``alignments``: source column and ``row · T + step``, ``L x 2``; or None.
-        fractions: one over the number of links of a link's target word, ``L``.
+        links: the batch's links, as fairseq's ``alignments``: source column and ``row · T + step``, ``L x 2``; or None.
+        fractions: for each link, one over the number of links of its target word, ``L``.
     """
     if links is None or fractions is None:
         return weights.new_zeros(())
@@ -100,7 +101,7 @@ def alignment(weights: Tensor, links: Optional[Tensor], fractions: Optional[Tens
 def symmetric_divergence(pairs: Tensor, target_mask: Tensor) -> Tensor:
     """R-Drop's cost, ``½ Σ_t (KL(P_t ‖ Q_t) + KL(Q_t ‖ P_t))`` (Liang et al. 2021, eq. 2).
 
-    Both divergences together are ``Σ_y (P(y) - Q(y)) (log P(y) - log Q(y))``; gradients go into both predictions.
+    Both divergences together are ``Σ_y (P(y) - Q(y)) (log P(y) - log Q(y))``; gradients flow into both predictions.
 
     Args:
         pairs: ``log P`` and ``log Q`` of each sentence, ``B x 2 x T x V``.

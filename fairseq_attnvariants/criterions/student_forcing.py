@@ -11,20 +11,20 @@ from ..registry import ConfigurationError
 
 @torch.no_grad()
 def own_previous(model: Any, net_input: Dict[str, Any], share: float, given: int = 1) -> Tensor:
-    """Previous symbols, a share of which the model has predicted, ``B x T``.
+    """Return previous symbols, a share of which the model predicted, ``B x T``.
 
     A greedy search without dropout predicts symbol after symbol.  Each previous symbol is its prediction with
-    probability ``share``, and else the true one, and the search goes on from it (Bengio et al. 2015).  The search ends
-    where the target does: it predicts neither EOS nor padding.
+    probability ``share``, and else the true one, and the search continues from it (Bengio et al. 2015).  The search
+    ends where the target ends: it predicts neither EOS nor padding.
 
     Args:
         model: an encoder-decoder model that searches step by step.
-        net_input: its inputs, of which ``prev_output_tokens``, ``B x T``, are the true previous symbols.
-        share: of the predictions, from 0 to 1.
-        given: how many previous symbols stay the true ones: EOS, and a prefix that a search is given, too.
+        net_input: the model's inputs; ``prev_output_tokens``, ``B x T``, are the true previous symbols.
+        share: probability of a prediction, from 0 to 1.
+        given: number of first previous symbols that are always true: EOS, and a prefix that a search also gets.
 
     Raises:
-        ConfigurationError: the model cannot search step by step, or not in training.
+        ConfigurationError: the model cannot search step by step, or cannot search during training.
     """
     decoder, option = getattr(model, "decoder", None), f"--student-forcing {share}"
     if not isinstance(decoder, FairseqIncrementalDecoder) or not hasattr(model, "encoder"):

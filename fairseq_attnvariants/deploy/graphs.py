@@ -1,8 +1,8 @@
 """A model as two graphs: from a source to the first step of a search, and from each step to the next.
 
-The first step is apart because what a part carries may look otherwise before it than after it.
+The first step has a separate graph, because a component may carry other tensors before it than after it.
 
-Shapes as in :mod:`..nn.state`; ``k`` hypotheses a sentence.
+Shapes as in :mod:`..nn.state`; ``k`` hypotheses per sentence.
 """
 
 import copy
@@ -25,20 +25,20 @@ from .search import Beam, Limits, Select
 INPUTS = ["source", "beam", *Limits._fields]
 RECORD = ["words", "parents", "scores", "ended", "ended_parents", "ended_scores", "attention"]
 EXAMPLES = (11, 2, 19, 59), (13, 3, 43, 71)
-"""Sentences, hypotheses, symbols of two sources and of shortlists: what differs between their tensors is free.  No
-number is that of another thing, such as of the segments of so many symbols."""
+"""Two examples of inputs: their numbers of sentences, hypotheses, source symbols and shortlist symbols.  Sizes that
+differ between the two are free in a graph.  No number equals another size, such as a source's number of segments."""
 
 
 class Step(NamedTuple):
     """The result of a search step."""
 
     going: Tensor
-    """whether a sentence is not finished"""
+    """whether any sentence is not finished"""
     beam: Beam
     finished: Tensor
     """``B``"""
     carried: Any
-    """the next step's, all tensors ``B x k x ...``"""
+    """the state for the next step, all tensors ``B x k x ...``"""
     record: Tuple[Tensor, ...]
     """the step's part of the outputs: :data:`RECORD` and, with two levels, ``word_attention``"""
 
@@ -46,13 +46,13 @@ class Step(NamedTuple):
 def plain(query: Tensor, keys: Tensor, vector: Tensor, *features: KeyFeatures) -> Tensor:
     """Compute :func:`..nn.additive.additive_energies` by operations that every runtime has.
 
-    The vector is a matrix of one column: ONNX Runtime multiplies by that six times as fast.
+    The vector becomes a matrix of one column, because ONNX Runtime multiplies by such a matrix six times as fast.
     """
     return (compared(query, keys, *features).tanh() @ vector.unsqueeze(1)).squeeze(-1)
 
 
 class Vocabulary(nn.Module):
-    """A vocabulary layer, of which a shortlist chooses rows."""
+    """A vocabulary layer that a shortlist can reduce to some rows."""
 
     def __init__(self, layer: nn.Linear):
         super().__init__()
@@ -85,8 +85,8 @@ class Searching(nn.Module):
     """The code that both graphs share: a step of the model and of the search.
 
     Args:
-        model: that :func:`prepared` made.
-        projects: of :func:`projecting_decoder`.
+        model: a model from :func:`prepared`.
+        projects: the result of :func:`projecting_decoder`.
     """
 
     def __init__(self, model: Any, projects: Tuple[Any, Any]):
@@ -96,19 +96,19 @@ class Searching(nn.Module):
         self.select = Select(model.decoder.dictionary)
 
     def use(self, listed: Tuple[Tensor, ...]) -> Optional[Tensor]:
-        """The symbols of a shortlist, whose rows the vocabulary layer has from here on; None without one."""
+        """Reduce the vocabulary layer to a shortlist, and return its symbols; None without a shortlist."""
         if not listed:
             return None
         self.model.decoder.output_projection.rows = listed[1:]
         return listed[0]
 
     def step(self, run: Run, words: Tensor) -> Tuple[Tensor, List[Tensor], Run]:
-        """Log-probabilities ``N x V``, weights of attention of each level ``N x S``, and the run, after words ``N``."""
+        """Return log-probabilities ``N x V``, each level's attention ``N x S``, and the run, after words ``N``."""
         kept: Dict[str, Any] = {}
         decoder = self.model.decoder
         decoder._keep(kept, run)
         made = decoder(words.unsqueeze(1), {}, kept)
-        # an upper level of layers has columns that are no words
+        # an upper level of layers has no words as columns
         names = ("attn", "word_attn") if self.model.encoder.space is not None else ("attn",)
         levels = [made[1][name][0].squeeze(1) for name in names if name in made[1]]
         scores = self.model.get_normalized_probs(made, log_probs=True).squeeze(1)
@@ -119,12 +119,12 @@ class First(Searching):
     """The graph from sources to the end of the first step."""
 
     def forward(self, source: Tensor, hypotheses: Tensor, *rest: Tensor) -> Tuple[Step, Any]:
-        """The step, and what the following ones read: the memory of the sentences, and what is listed.
+        """Return the first step, and what later steps read: the memory of the sentences, and the shortlist.
 
         Args:
             source: ``B x S``, padded on the right.
             hypotheses: any ``k`` numbers.
-            rest: fields of :class:`~.search.Limits`, and, where there is a shortlist, its symbols.
+            rest: fields of :class:`~.search.Limits`, and the symbols of the shortlist, if there is one.
         """
         limits, listed = rest[: len(Limits._fields)], rest[len(Limits._fields) :]
         listed += self.model.decoder.output_projection.chosen(*listed) if listed else ()
@@ -151,8 +151,8 @@ class Following(Searching):
     """The graph from a step to the next.
 
     Args:
-        model, projects: as :class:`Searching`'s.
-        like: a step and a memory, for what they are made of.
+        model, projects: as for :class:`Searching`.
+        like: a result of :class:`First`, which gives inputs their structure.
     """
 
     def __init__(self, model: Any, projects: Tuple[Any, Any], like: Tuple[Step, Any]):
@@ -160,11 +160,11 @@ class Following(Searching):
         self.like = like
 
     def forward(self, iteration: Tensor, *rest: Tensor) -> Step:
-        """The next step.
+        """Return the next step.
 
         Args:
-            iteration: its number, from 0 for the second step.
-            rest: fields of :class:`~.search.Limits`; tensors of the step before, and of what all steps read.
+            iteration: the number of the step, from 0 for the second step.
+            rest: fields of :class:`~.search.Limits`, tensors of the previous step, and tensors that all steps read.
         """
         given = iter(rest)
         limits = Limits(*itertools.islice(given, len(Limits._fields)))
@@ -196,9 +196,9 @@ def started(model: Any, source: Tensor) -> Tuple[Memory, State]:
 
 
 def projecting_decoder(model: Any) -> Tuple[Any, Any]:
-    """The decoder that searches sentences of any length, and the maps that it projects annotations by.
+    """Return the decoder for sentences of any length, and the maps by which search projects annotations.
 
-    Two sources of random symbols show them, before anything is traced: a tracer gives components other classes.
+    A trial on two sources of random symbols finds these maps.  It precedes tracing, which changes components' classes.
     """
     dictionary, generator = model.encoder.dictionary, torch.Generator().manual_seed(1)
     symbols = torch.randint(dictionary.nspecial, first_feature(dictionary), (2, 12), generator=generator)
@@ -209,7 +209,7 @@ def projecting_decoder(model: Any) -> Tuple[Any, Any]:
 def order(encoder: Any, source: Tensor) -> Tensor:
     """Return the positions of a source in the order in which a graph reads them.
 
-    Features that are attended to are padding to the network, which a graph has on the right.
+    The network treats features that are attended to as padding, and a graph has the padding on the right.
     """
     places = torch.arange(len(source))
     if encoder.first_feature is None:

@@ -1,8 +1,9 @@
 """A graph with weights of eight bits, a quarter as large.
 
-Products are of whole numbers.  Each row of activations has a separate scale, so a sentence's result does not depend on
-its batch.  Both factors are unsigned, because every processor adds products of such numbers exactly.  Attention's
-energies and ONNX's recurrent operators compute in float32; the weights of these operators are small only in the file.
+Matrix products multiply whole numbers.  Each row of activations has a separate scale, so a sentence's result does not
+depend on its batch.  Both factors are unsigned, because every processor adds products of such numbers exactly.
+Attention's energies and ONNX's recurrent operators compute in float32; these operators' weights are small only in the
+file.
 """
 
 from typing import Any, Dict, List, Tuple
@@ -12,13 +13,13 @@ import onnx_ir as ir
 
 from .loop import TIDY, fold, quiet
 
-SMALLEST = 256  # numbers of a matrix that is worth it
+SMALLEST = 256  # the fewest numbers of a matrix that is reduced
 ZERO = 128  # the code for 0
 LARGEST = 127.0
 
 
 def reduce(model: ir.Model) -> ir.Model:
-    """Return the model with smaller weights."""
+    """Return a copy of the model with weights of eight bits."""
     model = ir.from_proto(ir.to_proto(model))
     with quiet():
         fold(model, "Transpose")
@@ -32,7 +33,7 @@ def reduce(model: ir.Model) -> ir.Model:
 
 
 class Rewriter:
-    """Replaces nodes.
+    """Replaces nodes that read weights by nodes that read weights of eight bits.
 
     Args:
         graph: the main graph, which holds all weights.
@@ -89,7 +90,7 @@ class Rewriter:
     _lstm = _gru
 
     def product(self, node: ir.Node, left: Any, right: Any, transposed: int) -> Any:
-        """``left @ right``, of whole numbers."""
+        """Return ``left @ right``, computed in whole numbers."""
         values, scales = self.reduced(right, 0, transposed)  # a scale for each column
         key = node.graph, left
         if key not in self.rows:
@@ -99,12 +100,12 @@ class Rewriter:
             self.rows[key] = self.cast(self.node("Add", whole, self.number(ZERO)), ir.DataType.UINT8), scale
         rows, scale = self.rows[key]
         zero, one = self.weight(np.array(ZERO, np.uint8)), self.number(1.0)
-        # the operator scales each column, but has one scale for all rows: rows are scaled after it
+        # the operator scales each column, but has one scale for all rows; so rows are scaled after it
         total = self.node("MatMulIntegerToFloat", rows, values, one, scales, zero, zero, domain="com.microsoft")
         return self.node("Mul", total, scale)
 
     def reduced(self, value: Any, axis: int, transposed: int = 0) -> Tuple[Any, Any]:
-        """Weights as whole numbers, and their scales: the largest weight along an axis becomes :data:`LARGEST`."""
+        """Weights as whole numbers, and their scales: the largest magnitude along an axis becomes :data:`LARGEST`."""
         key = value, axis, transposed
         if key not in self.small:
             array = value.const_value.numpy()
@@ -130,7 +131,7 @@ class Rewriter:
         return self.weight(np.array(value, np.int64 if isinstance(value, list) else np.float32))
 
     def cast(self, value: Any, kind: ir.DataType) -> Any:
-        """The same in another type."""
+        """Return the value in another type."""
         return self.node("Cast", value, to=int(kind))
 
     def node(self, kind: str, *inputs: Any, domain: str = "", **attributes: Any) -> Any:
@@ -143,7 +144,7 @@ class Rewriter:
 
 
 def weights(value: Any, dimensions: int) -> bool:
-    """Whether a value is a large enough matrix of weights."""
+    """Whether a value is a constant float32 tensor with so many dimensions, and large enough to be reduced."""
     tensor = None if value is None else value.const_value
     return (
         tensor is not None

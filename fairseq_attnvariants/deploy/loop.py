@@ -1,4 +1,4 @@
-"""One ONNX graph of the two of :mod:`.graphs`: the first step, and a loop over those that follow."""
+"""One ONNX graph made of the two in :mod:`.graphs`: the first step, and a loop over the later steps."""
 
 import contextlib
 import io
@@ -36,25 +36,25 @@ TIDY = Sequential(
 
 
 def export(model: Any, shortlist: Optional[Shortlist] = None) -> ir.Model:
-    """The graph of a model.
+    """Return the graph of a model.
 
     Args:
-        model: of this package.
-        shortlist: says which words a batch's translations are made of; all that there are without one.
+        model: a model of this package.
+        shortlist: gives the target words of each batch; without one, a graph searches all words.
 
     Raises:
-        ConfigurationError: it copies source words, and there is a shortlist; or PyTorch's exporter cannot follow a
-            part; with the part, its file and the line.
+        ConfigurationError: the model copies source words, and there is a shortlist; or PyTorch's exporter cannot follow
+            a component, which the message names with its file and line.
     """
     if shortlist is not None and copying(model):
         raise ConfigurationError(
             "--shortlist: the model copies source words, which would have to be in every list: leave --shortlist out"
         )
     try:
-        # its cache of shapes costs the exporter more than it saves, a fifth of the time
+        # the exporter's cache of shapes costs more time than it saves, a fifth of the total
         with torch.no_grad(), quiet(), lengths_refused(), config.patch(fake_tensor_cache_enabled=False):
             return _export(prepared(model), shortlist)
-    except Exception as error:  # whatever a part makes of being traced
+    except Exception as error:  # a traced component may raise anything
         raise ConfigurationError(f"it cannot be exported: {why(error)}{part(error)}") from error
 
 
@@ -72,10 +72,10 @@ def _export(model: Any, shortlist: Optional[Shortlist]) -> ir.Model:
 
 
 def refuse_growth(before: Any, after: Any) -> None:
-    """Refuse what a component carries if a step changes its sizes or types, as no loop of an exported graph can.
+    """Refuse carried tensors whose sizes or types a step changes, because a loop in a graph cannot carry them.
 
     Raises:
-        ConfigurationError: it does.
+        ConfigurationError: a size or a type changes.
     """
     for one, other in itertools.zip_longest(tensors(before), tensors(after)):
         if look(one) != look(other):
@@ -86,7 +86,7 @@ def refuse_growth(before: Any, after: Any) -> None:
 
 
 def look(carried: Optional[Tensor]) -> str:
-    """The sizes and the type of a tensor ``B x k x ...``, whose first two are the rows ``N``."""
+    """The sizes and the type of a tensor ``B x k x ...``, as text; its first two sizes become the rows ``N``."""
     if carried is None:
         return "nothing"
     return f"{' x '.join(map(str, ['N', *carried.shape[2:]]))} ({str(carried.dtype).removeprefix('torch.')})"
@@ -102,8 +102,8 @@ def example(model: Any, sentences: int, beam: int, length: int, listed: int) -> 
 
 
 def convert(graph: nn.Module, given: Sequence[Sequence[Tensor]], model: Any) -> ir.Model:
-    """A graph in ONNX, whose inputs are free where those given differ."""
-    # sentences and hypotheses multiply, so that it is told which sizes they are; of lengths the exporter finds out
+    """Return a graph in ONNX; the sizes that differ between the two given inputs are free."""
+    # numbers of sentences and hypotheses are multiplied, so the exporter needs their names; it finds lengths by itself
     beam = torch.export.Dim("beam", max=largest_beam(model.decoder.dictionary))
     names = dict(zip(zip(*EXAMPLES), (torch.export.Dim("batch"), beam)))
     shapes = tuple(
@@ -117,7 +117,7 @@ def convert(graph: nn.Module, given: Sequence[Sequence[Tensor]], model: Any) -> 
 
 
 class Flat(nn.Module):
-    """A graph that leaves its tensors one after another."""
+    """A graph whose output is one tuple of tensors."""
 
     def __init__(self, graph: nn.Module):
         super().__init__()
@@ -162,13 +162,13 @@ def listed_symbols(nodes: Nodes, shortlist: Shortlist, source: Any, beam: Any) -
 
 
 def looped(first: ir.Model, following: ir.Model, like: Tuple[Step, Any], shortlist: Optional[Shortlist]) -> ir.Model:
-    """One model made of the two.
+    """Return one model made of the two.
 
     Args:
         first: the graph of the first step.
         following: the graph of each later step.
         like: a step and the memory that all steps read, as ``first`` returns them.
-        shortlist: says which words a batch's translations are made of, or None.
+        shortlist: gives the target words of each batch, or None.
     """
     step, _ = like
     names = [*RECORD, "word_attention"][: len(step.record)]
@@ -197,7 +197,7 @@ def looped(first: ir.Model, following: ir.Model, like: Tuple[Step, Any], shortli
     condition = ir.Value(name="next.condition", type=ir.TensorType(ir.DataType.BOOL), shape=ir.Shape([]))
     body.inputs[:] = [number, condition, *states]
     body.outputs[:] = [going, *ends, *records]
-    # at least once, as else nothing would say how large the outputs are; a step after the end ends nothing
+    # at least one iteration, because without any the outputs have no sizes; a step after the end ends no hypothesis
     steps = nodes.add("Max", nodes.add("ReduceMax", limits[0], keepdims=0), nodes.constant(1))
     loop = ir.node("Loop", [steps, None, *starts], {"body": body}, num_outputs=len(states) + len(names))
     nodes.append(loop)
@@ -218,18 +218,18 @@ def looped(first: ir.Model, following: ir.Model, like: Tuple[Step, Any], shortli
 
 
 def fold(model: ir.Model, *kinds: str) -> None:
-    """Compute constants: the results of these operators, and small results of any operator."""
+    """Replace the constant results of these operators, and small ones of any operator, by their values."""
     optimizer.fold_constants(model, should_fold=lambda node: node.op_type in kinds or None)
 
 
 def parts(values: Sequence[Any], sizes: Sequence[int]) -> List[List[Any]]:
-    """Values in groups of these sizes, and the rest."""
+    """Values in groups of these sizes, and the rest as the last group."""
     given = iter(values)
     return [*([*itertools.islice(given, size)] for size in sizes), [*given]]
 
 
 def rename(graph: ir.Graph, prefix: str) -> None:
-    """Give everything in a graph a name that another one cannot have."""
+    """Add a prefix to all names in a graph, so that another graph has none of them."""
     for value in [*graph.inputs, *graph.initializers.values()]:
         value.name = f"{prefix}{value.name}"
     for node in graph.all_nodes():
@@ -241,7 +241,7 @@ def rename(graph: ir.Graph, prefix: str) -> None:
 def needed(outputs: Sequence[Any], following: Mapping[Any, Any]) -> Set[Any]:
     """All values that these outputs need, at this step or at a later one.
 
-    ``following`` has the output that becomes each input at the next step.
+    ``following`` maps each input to the output that becomes this input at the next step.
     """
     found: Set[Any] = set()
     left = [*outputs]

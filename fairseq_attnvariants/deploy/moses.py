@@ -8,7 +8,7 @@ CLASSES = {"alnum": "IsAlnum", "alpha": "IsAlpha", "lower": "IsLower", "number":
 
 
 def ranges(characters: Iterable[str]) -> str:
-    """A set of characters as a string: first and last of a range, first and last of the next."""
+    """A set of characters as a string: the first and last character of each range, one range after another."""
     ends: List[List[int]] = []
     for code in sorted(set(map(ord, characters))):
         if ends and code == ends[-1][1] + 1:
@@ -19,7 +19,7 @@ def ranges(characters: Iterable[str]) -> str:
 
 
 def moses_tables(language: str) -> Dict[str, Any]:
-    """Return the Moses rules for a language, of tokeniser and detokeniser, from sacremoses.
+    """Return the rules of the Moses tokeniser and detokeniser for a language, from sacremoses.
 
     Raises:
         ConfigurationError: sacremoses is not installed, or has no rules for the language.
@@ -51,10 +51,10 @@ def truecase_table(path: str, lines: Iterable[str]) -> Dict[str, str]:
 
     Args:
         path: the file or option that a refusal names
-        lines: those of the model
+        lines: the lines of the model
 
     Raises:
-        ConfigurationError: the lines are no such model's.
+        ConfigurationError: the lines are not those of a truecasing model.
     """
     counted: Dict[str, Dict[str, int]] = {}
     for number, line in enumerate(lines, start=1):

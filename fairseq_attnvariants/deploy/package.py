@@ -1,4 +1,4 @@
-"""The files of the folder that is written, and its manifest."""
+"""The files of an exported package, and its manifest."""
 
 import dataclasses
 import hashlib
@@ -20,7 +20,7 @@ from .proof import Proof, Search
 from .search import largest_beam
 
 FORMAT, WITH_FEATURES = 1, 2
-"""formats of packages: those of sources with features would be read wrongly by runtimes that know the first alone"""
+"""formats of packages; the second is for sources with features, which older runtimes would read wrongly"""
 VERSIONS = "fairseq", "torch", "onnx", "onnxruntime"
 
 
@@ -62,12 +62,12 @@ def manifest(
     """The manifest without the list of files.
 
     Args:
-        task, model: are exported.
+        task, model: the exported task and model.
         graph, proof, search: the model's graph, its comparison with fairseq, and the settings of a search.
-        text: the way from lines to words, as in FORMAT.md.
+        text: the conversion of lines to words, as FORMAT.md describes it.
         about: the user's notes.
         int8: whether weights have eight bits.
-        shortlist: is in the graph, or None.
+        shortlist: the shortlist in the graph, or None.
     """
     source, target, cfg = task.source_dictionary, task.target_dictionary, model.cfg
     languages = languages_of(task)

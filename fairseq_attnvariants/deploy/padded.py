@@ -1,4 +1,4 @@
-"""Encoders over sources that are padded on the right, without the packing that an exporter cannot follow.
+"""Encoders for sources with padding on the right, without packing, which an exporter cannot follow.
 
 Shapes as in :mod:`..nn.state`; ``d`` is the number of directions of a layer.
 """
@@ -19,7 +19,7 @@ GATES = {"GRU": [1, 0, 2], "LSTM": [0, 3, 1, 2]}
 
 
 class Operator(nn.Module):
-    """A layer as ONNX's own operator, which knows how long each sequence is."""
+    """A layer as ONNX's operator, which takes the length of each sequence."""
 
     inputs: Tensor
     recurrent: Tensor
@@ -37,12 +37,12 @@ class Operator(nn.Module):
         self.register_buffer("bias", torch.cat(biases, dim=1))
 
     def _ordered(self, weights: Tensor) -> Tensor:
-        """``d x gates·n ...`` with the gates in ONNX's order."""
+        """Return ``d x gates·n ...`` with the gates in ONNX's order."""
         gates = weights.unflatten(1, (-1, self.width))
         return gates[:, GATES[self.kind]].flatten(1, 2).contiguous()
 
     def forward(self, data: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
-        """``B x S x d·n`` of ``B x S x ...``, zero at padding, and the last outputs, ``d x B x n``."""
+        """Return outputs ``B x S x d·n``, zero at padding, and last outputs ``d x B x n``, of ``B x S x ...``."""
         batch, length, _ = data.shape
         directions = self.inputs.size(0)
         options: Any = {"hidden_size": self.width, "direction": "bidirectional" if directions > 1 else "forward"}
@@ -61,14 +61,14 @@ class Operator(nn.Module):
 
 
 class Scanned(nn.Module):
-    """A layer of any cells, by a loop over the steps."""
+    """A layer of any cells, as a loop over the steps."""
 
     def __init__(self, layer: Layer):
         super().__init__()
         self.cells, self.inputs, self.kept = layer.cells, layer.inputs, layer.kept
 
     def forward(self, data: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
-        """As :meth:`Operator.forward`."""
+        """Return outputs and last outputs, as :meth:`Operator.forward` does."""
         there = torch.arange(data.size(1)).unsqueeze(1) < lengths  # S x B
         swept = [
             self.sweep(cell, read, there.unsqueeze(2), number == 1)
@@ -79,7 +79,7 @@ class Scanned(nn.Module):
 
     @staticmethod
     def sweep(cell: Any, data: Tensor, there: Tensor, reverse: bool) -> Tuple[Tensor, Tensor]:
-        """One direction, ``B x S x n`` and ``B x n``."""
+        """Return the outputs ``B x S x n`` and last outputs ``B x n`` of one direction."""
 
         def step(state: Tensor, now: Tuple[Tensor, Tensor]) -> Tuple[Tensor, Tensor]:
             inputs, real = now
@@ -92,7 +92,7 @@ class Scanned(nn.Module):
 
 
 def run(rnn: Layers, inputs: Tensor, padding_mask: Tensor, hidden_dropout: float) -> Tuple[Tensor, Tensor]:
-    """As :func:`..nn.encoder.run`, of layers that :func:`pad_encoder` has made, with the padding on the right."""
+    """Do what :func:`..nn.encoder.run` does, for layers from :func:`pad_encoder` and padding on the right."""
     data, final, lengths = inputs, inputs, (~padding_mask).sum(1)
     for number, layer in enumerate(rnn.layers, start=1):
         outputs, final = layer(data, lengths)
@@ -101,9 +101,9 @@ def run(rnn: Layers, inputs: Tensor, padding_mask: Tensor, hidden_dropout: float
 
 
 def pack_left(states: Tensor, chosen: Tensor) -> Tuple[Tensor, Tensor]:
-    """As :func:`..nn.encoder.pack_left`, in as many columns as there were."""
+    """Do what :func:`..nn.encoder.pack_left` does, and keep the number of columns."""
     length = chosen.size(1)
-    places = torch.arange(length) + torch.where(chosen, 0, length)  # B x S, those chosen first
+    places = torch.arange(length) + torch.where(chosen, 0, length)  # B x S, chosen ones first
     order = places.topk(length, dim=1, largest=False).indices
     there = torch.arange(length) < chosen.sum(1, keepdim=True)  # B x S
     packed = states.gather(1, order.unsqueeze(2).expand_as(states))
@@ -111,7 +111,7 @@ def pack_left(states: Tensor, chosen: Tensor) -> Tuple[Tensor, Tensor]:
 
 
 def pad_encoder(encoder: nn.Module) -> None:
-    """Let an encoder, in place, compute as this module says."""
+    """Replace the layers and functions of an encoder by the ones in this module, in place."""
     for part in encoder.modules():
         if isinstance(part, Layers):
             layers: List[nn.Module] = [

@@ -20,10 +20,10 @@ PROGRAM, LOADER, ENGINE = "ort.wasm.min.js", "ort-wasm-simd-threaded.mjs", "ort-
 
 
 def find_onnxruntime_web(folder: Optional[Name] = None) -> Path:
-    """The folder ``dist`` of onnxruntime-web: in ``folder``, or as npm lays it here or in a folder above.
+    """The folder ``dist`` of onnxruntime-web: in ``folder``, or where npm puts it, here or in a folder above.
 
     Raises:
-        ConfigurationError: it is not there.
+        ConfigurationError: onnxruntime-web is not there.
     """
     here = Path.cwd()
     folders = (
@@ -43,13 +43,13 @@ def build_page(package: Name, onnxruntime_web: Optional[Name] = None) -> Path:
 
     Args:
         package: the folder that ``fairseq-attnvariants export`` wrote.
-        onnxruntime_web: the folder of onnxruntime-web (``node_modules/onnxruntime-web``), if it is not found by itself.
+        onnxruntime_web: the folder of onnxruntime-web; by default ``node_modules/onnxruntime-web``, here or above.
 
     Returns:
-        The page, a single file that needs no other.
+        The path of the page, a single file that needs no other file.
 
     Raises:
-        ConfigurationError: onnxruntime-web is missing, the package is of another format, or a file of it is damaged,
+        ConfigurationError: onnxruntime-web is missing, the package has another format, or one of its files is damaged,
             a link, or elsewhere.
     """
     folder, web = Path(package), find_onnxruntime_web(onnxruntime_web)
@@ -80,7 +80,7 @@ def build_page(package: Name, onnxruntime_web: Optional[Name] = None) -> Path:
     template = (HERE / "page.html").read_text(encoding="utf-8")
     page = folder / "translate.html"
     unfinished = page.with_suffix(".tmp")
-    unfinished.unlink(missing_ok=True)  # else a link there would be written through
+    unfinished.unlink(missing_ok=True)  # a link, or the rest of an earlier run; mode x opens only new files
     with open(unfinished, "x", encoding="utf-8") as stream:
         stream.write(re.sub(r"\$(\w+)\b", lambda match: values.get(match[1], match[0]), template))
     unfinished.replace(page)
@@ -104,10 +104,10 @@ def read_files(folder: Path, listed: Mapping[str, Any]) -> Dict[str, bytes]:
 
 
 def packed(data: bytes) -> str:
-    """Bytes as text, compressed; equal bytes give equal text."""
+    """Compressed bytes as text; equal bytes give equal text."""
     return base64.b64encode(gzip.compress(data, mtime=0)).decode()
 
 
 def script(text: str) -> str:
-    """JavaScript as a page can hold it: no string ends the element."""
+    """JavaScript for a page: no string in it ends the element, and it names no source map."""
     return re.sub(r"<(?=/script|!--)", r"\\x3c", re.sub(r"//# sourceMappingURL=\S*", "", text), flags=re.IGNORECASE)

@@ -1,4 +1,4 @@
-"""Comparison of a graph with fairseq's search on the same sentences, list by list."""
+"""Comparison of a graph with fairseq's search on the same sentences, by their n-best lists."""
 
 import contextlib
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -20,7 +20,7 @@ from .search import Hypothesis, hypotheses
 
 CLOSE = 1e-4
 MOST_TIES = 0.05
-"""the share of lists that may differ, because a tie in the middle of the search has another outcome"""
+"""the share of lists that may differ, because a tie in the middle of a search may have another outcome"""
 
 
 class Search(NamedTuple):
@@ -52,13 +52,13 @@ class Proof(NamedTuple):
     score: float
     """largest difference of scores in equal lists"""
     attention: float
-    """largest difference of attention weights there; relative to weights above 1, which some normalizers make"""
+    """largest difference of attention weights in equal lists; relative for weights above 1, as of some normalizers"""
     where: str
-    """the first sentence and step at which they differ; empty if they do not"""
+    """the first step that differs, and the length of its source; empty if none differs"""
 
     @property
     def holds(self) -> bool:
-        """Whether it is the same model."""
+        """Whether the graph translates as the model does."""
         return self.score <= CLOSE and self.attention <= CLOSE and self.equal >= (1 - MOST_TIES) * self.lists
 
 
@@ -67,7 +67,7 @@ def refused() -> Iterator[None]:
     """Turn errors of ONNX Runtime, which have no common class, into sentences.
 
     Raises:
-        ConfigurationError: with the first line.
+        ConfigurationError: ONNX Runtime failed; with the first line of its message.
     """
     try:
         yield
@@ -77,10 +77,10 @@ def refused() -> Iterator[None]:
 
 
 def session(graph: bytes) -> Any:
-    """ONNX Runtime on one thread of the processor.
+    """A session of ONNX Runtime on one thread of the processor.
 
     Raises:
-        ConfigurationError: it refuses the graph.
+        ConfigurationError: ONNX Runtime refuses the graph.
     """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -93,13 +93,13 @@ def translate(graph: Any, sources: Sequence[Tensor], pad: int, search: Search) -
     """The outputs of a graph, by name.
 
     Raises:
-        ConfigurationError: ONNX Runtime cannot run it.
+        ConfigurationError: ONNX Runtime cannot run the graph.
     """
     padded = data_utils.collate_tokens(list(sources), pad, left_pad=False)
     inputs = {
         "source": padded.numpy(),
         "beam": np.array(search.beam),
-        # the longest source's, as fairseq has it
+        # of the longest source, as in fairseq
         "max_len": np.full(len(sources), search.most(padded.size(1))),
         "min_len": np.array(search.min_len),
         "unkpen": np.array(search.unkpen, dtype=np.float32),
@@ -109,7 +109,7 @@ def translate(graph: Any, sources: Sequence[Tensor], pad: int, search: Search) -
 
 
 class Batch(NamedTuple):
-    """Sources, and how they are translated."""
+    """Sources, and the settings of their search."""
 
     sources: Sequence[Tensor]
     search: Search
@@ -117,7 +117,7 @@ class Batch(NamedTuple):
 
 @torch.no_grad()
 def prove(graph: Any, model: Any, batches: Sequence[Batch], shortlist: Optional[Shortlist] = None) -> Proof:
-    """Translate by a graph and by fairseq's search, from here on in float32, and compare list by list."""
+    """Translate by a graph and by fairseq's search, and compare n-best lists; sets the model's search to float32."""
     model.decoder.search_dtype = SearchDtype("float32")
     eos, pad = model.decoder.dictionary.eos(), model.encoder.dictionary.pad()
     lists = equal = best = 0
@@ -167,7 +167,7 @@ def fairseq_search(model: Any, search: Search, shortlist: Optional[Shortlist]) -
 
 
 def alike(found: Sequence[Hypothesis], wanted: Sequence[Dict[str, Tensor]]) -> bool:
-    """Whether lists hold the same hypotheses; those that tie with the last one may differ."""
+    """Whether two n-best lists have the same hypotheses; hypotheses that tie with the last one may differ."""
     ours = {tuple(one.symbols): one.score for one in found}
     theirs = {tuple(one["tokens"].tolist()): one["score"].item() for one in wanted}
     if len(found) != len(wanted) or len(found) == 1:
@@ -179,7 +179,7 @@ def alike(found: Sequence[Hypothesis], wanted: Sequence[Dict[str, Tensor]]) -> b
 
 
 def difference(found: Hypothesis, wanted: Dict[str, Tensor]) -> str:
-    """The first step at which the best hypotheses differ."""
+    """The first step at which the two best hypotheses differ, as text."""
     tokens, totals = wanted["tokens"].tolist(), wanted["positional_scores"].cumsum(0).tolist()
     for step, (one, other, total, expected) in enumerate(zip(found.symbols, tokens, found.sums, totals), start=1):
         if one != other or abs(total - expected) > CLOSE:
@@ -188,9 +188,9 @@ def difference(found: Hypothesis, wanted: Dict[str, Tensor]) -> str:
 
 
 def random_sources(model: Any, end: List[int], count: int) -> List[Tensor]:
-    """Sources of up to thirty symbols that mean nothing, short ones and long ones, an empty one first.
+    """Sources of random symbols, from an empty one to one of thirty symbols.
 
-    A model that reads features gets up to four of them in each source.
+    If the model reads features, each source has up to four of them.
     """
     dictionary, generator = model.encoder.dictionary, torch.Generator().manual_seed(1)
     first = first_feature(dictionary)
@@ -209,10 +209,10 @@ def random_sources(model: Any, end: List[int], count: int) -> List[Tensor]:
 def compared(
     graph: ir.Model, model: Any, batches: Sequence[Batch], shortlist: Optional[Shortlist] = None
 ) -> Tuple[bytes, Proof]:
-    """A graph as bytes, and how it translates.
+    """Return a graph as bytes, and its comparison with the model.
 
     Raises:
-        ConfigurationError: ONNX Runtime refuses it.
+        ConfigurationError: ONNX Runtime refuses the graph.
     """
     content = ir.to_proto(graph).SerializeToString()
     return content, prove(session(content), model, batches, shortlist)
@@ -221,10 +221,10 @@ def compared(
 def proved(
     graph: ir.Model, model: Any, batches: Sequence[Batch], shortlist: Optional[Shortlist] = None
 ) -> Tuple[bytes, Proof]:
-    """A graph as bytes, and the proof that it translates as the model does.
+    """Return a graph as bytes, and the proof that it translates as the model does.
 
     Raises:
-        ConfigurationError: it does not, with what differs, and where; or ONNX Runtime refuses it.
+        ConfigurationError: the graph translates differently, and the message says where; or ONNX Runtime refuses it.
     """
     content, proof = compared(graph, model, batches, shortlist)
     if not proof.holds:

@@ -1,4 +1,4 @@
-"""Why a model cannot be exported, and which of its parts is in the way."""
+"""The reason why a model cannot be exported, and the line of code that is the cause."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ LIBRARIES += [Path(spec.origin).parent for spec in map(util.find_spec, NAMES) if
 
 @contextlib.contextmanager
 def lengths_refused() -> Iterator[None]:
-    """Refuse ``len(tensor)`` of a size that is free, which would be the example's ever after."""
+    """Refuse ``len(tensor)`` of a free size: the graph would have the example's length for every batch."""
     plain = torch.Tensor.__len__
 
     def length(tensor: torch.Tensor) -> int:
@@ -47,30 +47,30 @@ def why(error: BaseException) -> str:
     """The first line of the first cause."""
     *_, first = chain(error)
     lines = [line.strip(" -") for line in str(first).splitlines() if line.strip(" -")]
-    if len(lines) > 1 and lines[0].startswith("Constraints violated"):  # and the next line says which
+    if len(lines) > 1 and lines[0].startswith("Constraints violated"):  # the next line says which
         lines.pop(0)
     return lines[0] if lines else type(first).__name__
 
 
 def part(error: BaseException) -> str:
-    """The innermost line of a part of the model, and whose it is, in parentheses; nothing if none is known."""
+    """The innermost line of an error in the model's code, with class and file, in parentheses; empty if unknown."""
     found = told = ""
     for one in chain(error):
         for frame, line in traceback.walk_tb(one.__traceback__):
             if of_model(frame.f_code.co_filename):
                 owner = [type(frame.f_locals["self"]).__name__] if "self" in frame.f_locals else []
                 found = place(frame.f_code.co_filename, line, *owner)
-        for path, number in LINES.findall(str(one)):  # what the exporter says of a line that it has lost
+        for path, number in LINES.findall(str(one)):  # lines that only the exporter's message names
             told = place(path, int(number)) if of_model(path) else told
     return found or told
 
 
 def of_model(path: str) -> bool:
-    """Whether a file is neither a library's nor of this folder."""
+    """Whether a file is of a model: neither a library's nor in this folder."""
     parents = Path(path).parents
     return not any(folder in parents for folder in LIBRARIES) and Path(path).is_file()
 
 
 def place(path: str, line: int, *owner: str) -> str:
-    """A line, in parentheses."""
+    """A line of a file, with its class if there is one, in parentheses."""
     return f" ({', '.join([*owner, os.sep.join(Path(path).parts[-2:]), f'line {line}'])})"

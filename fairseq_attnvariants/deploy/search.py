@@ -1,6 +1,6 @@
 """fairseq's beam search as a function of one step, which a loop in the graph repeats.
 
-Shapes as in :mod:`..nn.state`; ``k`` hypotheses a sentence, ``V`` target symbols.
+Shapes as in :mod:`..nn.state`; ``k`` hypotheses per sentence, ``V`` target symbols.
 """
 
 from typing import Any, List, NamedTuple, Optional, Tuple
@@ -12,7 +12,7 @@ LOWEST = -float("inf")
 
 
 def largest_beam(target: Any) -> int:
-    """How wide a search may be: a step takes twice as many of the target's symbols."""
+    """The largest beam width: a step takes twice as many of the target's symbols."""
     return (len(target) - 1) // 2
 
 
@@ -24,7 +24,7 @@ class Limits(NamedTuple):
     min_len: Tensor
     """the fewest symbols of a translation"""
     unkpen: Tensor
-    """subtracted from the log-probability of ``<unk>``"""
+    """the number that is subtracted from the log-probability of ``<unk>``"""
 
 
 class Beam(NamedTuple):
@@ -46,13 +46,13 @@ class Ended(NamedTuple):
     ended: Tensor
     """True for candidates that end a hypothesis"""
     parents: Tensor
-    """the hypotheses that they continue"""
+    """the hypotheses that the candidates continue"""
     scores: Tensor
     """sums of log-probabilities"""
 
 
 class Select(nn.Module):
-    """The best candidates of a step, as fairseq's ``SequenceGenerator`` chooses them."""
+    """The choice of a step's best candidates, as in fairseq's ``SequenceGenerator``."""
 
     is_eos: Tensor
     is_unk: Tensor
@@ -75,15 +75,15 @@ class Select(nn.Module):
         limits: Limits,
         symbols: Optional[Tensor] = None,
     ) -> Tuple[Beam, Tensor, Ended, Tensor]:
-        """One step of the search.
+        """Make one step of the search.
 
         Args:
             scores: log-probabilities, ``B x k x V``, or ``B x 1 x V`` at the first step.
             before: the beam so far, whose scores are ``B x 1`` at the first step.
             finished: True for finished sentences, ``B``.
-            step: its number, from 0.
-            limits: of the search.
-            symbols: of a shortlist, ``V``; None for all.
+            step: the number of the step, from 0.
+            limits: the options of the search.
+            symbols: the symbols of a shortlist, ``V``; None for all symbols.
 
         Returns:
             the next beam; the previous hypothesis that each of its hypotheses continues, ``B x k``; the candidates that
@@ -94,7 +94,7 @@ class Select(nn.Module):
         is_eos, is_unk, never = marks if symbols is None else (mark[symbols] for mark in marks)
         allowed = never - torch.where(is_unk, limits.unkpen, 0.0)
         scores = scores + torch.where(is_eos & (step < limits.min_len), LOWEST, allowed)
-        # the best of each hypothesis first: all vocabularies together take longer; at a sentence's last step EOS alone
+        # first choose for each hypothesis, because one choice of all takes longer; at a sentence's last step only EOS
         likely, words = scores.topk(2 * beam)  # B x k x 2k
         last = step >= limits.max_len  # B
         first = torch.arange(2 * beam) == 0
@@ -116,7 +116,7 @@ class Select(nn.Module):
 
 
 class Hypothesis(NamedTuple):
-    """A translation by the graph."""
+    """A translation from the graph."""
 
     score: float
     symbols: List[int]
@@ -133,9 +133,9 @@ def hypotheses(
 
     Args:
         out: the graph's outputs by name, arrays.
-        sentence: its number.
-        length: of its source.
-        eos, lenpen, normalize: as fairseq's search has them.
+        sentence: the number of the sentence.
+        length: the length of its source.
+        eos, lenpen, normalize: as in fairseq's search.
     """
     steps, _, beam = out["words"].shape
     found = []

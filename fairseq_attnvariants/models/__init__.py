@@ -1,4 +1,4 @@
-"""fairseq's side of the models: one registered model, and the architectures of :mod:`..architectures.variants`."""
+"""The model that fairseq registers, with the architectures of :mod:`..architectures.variants`."""
 
 from .attention_rnn import AttentionRNNModel
 

@@ -1,4 +1,4 @@
-"""The fairseq adapter: tokens and dictionaries on one side, :mod:`..nn` on the other."""
+"""The fairseq model: it connects tokens and dictionaries to the networks of :mod:`..nn`."""
 
 import contextlib
 import json
@@ -42,12 +42,12 @@ from .warm_start import WarmStart, warm_start
 
 logger = logging.getLogger(__name__)
 
-LEAST_COVERED = 0.01  # of a token, so that the first words of a hypothesis have a finite penalty
+LEAST_COVERED = 0.01  # the least coverage of a token, so that the first words of a hypothesis have a finite penalty
 
 
 @register_model("attention_rnn", dataclass=AttentionRNNConfig)
 class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
-    """An attentional recurrent encoder-decoder, composed as its configuration says.
+    """An attentional recurrent encoder-decoder that its configuration describes.
 
     ``forward(src_tokens, src_lengths, prev_output_tokens)`` returns logits ``B x T x V`` and a dictionary with
     ``attn``, a list of one ``B x T x S`` float32 tensor in the columns of ``src_tokens``.
@@ -57,18 +57,19 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         super().__init__(encoder, decoder)
         self.cfg = cfg
         self.started = False
-        """whether a batch has been trained, so that warnings have been given"""
+        """whether training has begun, and its warnings are in the log"""
         self.compute_dtype = TrainingDtype(str(cfg.compute_dtype))
         self.compute_dtype.register(self)
         self.warm_started: Optional[WarmStart] = None
         self.refusal = ""
-        """why it cannot be trained from here: where it was to start from is gone or does not fit."""
+        """why training cannot start: a file of embeddings or a warm start's checkpoint is missing or does not fit"""
 
     @classmethod
     def build_model(cls, cfg: AttentionRNNConfig, task) -> "AttentionRNNModel":
-        """Build from a configuration; options that are still None are those of the architecture ``cfg._name``.
+        """Build a model from a configuration.
 
-        Without such a name they are rnnsearch's.
+        Options that are still None take the values of the architecture ``cfg._name``, or of rnnsearch if there is no
+        such architecture.
 
         Raises:
             ConfigurationError: options that are unknown or do not fit together.
@@ -78,14 +79,14 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         fill(cfg, name if name in VARIANTS else BASE)
         check(cfg)
         chosen = part_arguments(cfg)
-        cfg.part_args = json.dumps(chosen) if chosen else None  # defaults, too, are kept
+        cfg.part_args = json.dumps(chosen) if chosen else None  # the defaults, too
         check_data(cfg, task)
         source, target = task.source_dictionary, task.target_dictionary
         copies = symbols_copied(source, target) if cfg.copying else None
         assert cfg.encoder_embed_dim and cfg.decoder_embed_dim and cfg.init_std and cfg.gate_bias is not None  # filled
         source_embedding = embedding(source, cfg.encoder_embed_dim)
         target_embedding = source_embedding if cfg.share_all_embeddings else embedding(target, cfg.decoder_embed_dim)
-        # a number in dictionaries of strings with features, see StringDictionary
+        # a number if the source is a StringDictionary with features
         first_feature = getattr(source, "first_feature", None) if cfg.features == "attended" else None
         decoder = build_decoder(cfg, copies, features=first_feature is not None)
         model = cls(
@@ -105,7 +106,7 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         return model
 
     def upgrade_state_dict_named(self, state_dict, name):
-        """This model's own checkpoint takes the place of other starts; parameters take their present names."""
+        """Give this model's checkpoint the present names, and let it replace a warm start and files of embeddings."""
         self.warm_started, self.refusal = None, ""
         prefix = f"{name}." if name else ""
         rename(self, state_dict, prefix)
@@ -121,9 +122,9 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         with_cost_terms: bool = False,
         **kwargs,
     ):
-        """Logits and attention of known target prefixes ``B x T``.
+        """Return logits and attention for known target prefixes ``B x T``.
 
-        With ``with_cost_terms`` the dictionary also holds what :attr:`cost_terms` names, for the criterions.
+        With ``with_cost_terms`` the dictionary also has the entries in :attr:`cost_terms`, for the criterions.
         """
         if self.training:
             self.before_training(src_tokens.device, with_cost_terms)
@@ -131,7 +132,7 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
             encoder_out = self.encoder(src_tokens, src_lengths=src_lengths, **kwargs)
             logits, extra = self.decoder(prev_output_tokens, encoder_out=encoder_out, **kwargs)
             if self.decoder.bridge is not None and with_cost_terms:
-                # the whole embeddings: what is compared with e(y) has nothing dropped out (Kuang et al. 2018 eq. 3)
+                # embeddings without dropout, because they are compared with e(y) (Kuang et al. 2018 eq. 3)
                 embedded, padding = self.encoder.embed_tokens(src_tokens), src_tokens.eq(self.encoder.dictionary.pad())
                 extra["bridged"] = [self.decoder.bridge(embedded, extra["attn"][0], padding)]
             elif self.decoder.bridge is not None and self.training:
@@ -141,9 +142,9 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         return logits, extra
 
     def get_normalized_probs(self, net_output, log_probs: bool, sample=None):
-        """Probabilities of the next words; in a search, their logarithms with what the step adds to the penalty.
+        """Return the probabilities of the next words, or their logarithms plus the step's coverage penalty, if any.
 
-        fairseq adds them up over a hypothesis, and then divides by its length.
+        fairseq's search sums these up over a hypothesis, and then divides by its length.
         """
         probabilities = super().get_normalized_probs(net_output, log_probs, sample)
         penalty = (net_output[1] or {}).get("coverage_penalty")
@@ -151,16 +152,16 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
 
     @property
     def cost_terms(self) -> List[str]:
-        """The keys of the output that the model makes for losses alone."""
+        """The keys of the output's entries that only losses read."""
         has = {"conditions": self.cfg.decoder_condition, "bridged": self.decoder.bridge is not None}
         return [term for term, there in has.items() if there]
 
     def before_training(self, device: torch.device, with_cost_terms: bool) -> None:
-        """Before training and at each of its batches: refuse what cannot train, and set up how to compute.
+        """Refuse a model that cannot be trained, and set up its computation; called before training and each batch.
 
         Raises:
-            ConfigurationError: --compile without a compiler, --compute-dtype and parameters that are not float32, no
-                file of embeddings, or a warm start that failed.
+            ConfigurationError: --compile without a compiler, --compute-dtype with parameters that are not float32, a
+                file of embeddings that is missing or does not fit, or a warm start that failed.
         """
         if self.refusal:
             raise ConfigurationError(self.refusal)
@@ -191,7 +192,7 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
             logger.warning(sentence)
 
     def autocast(self, device: torch.device):
-        """Matrix products in bfloat16 while training, where the configuration asks for it."""
+        """Return a context in which matrix products are in bfloat16, if training computes in that type."""
         if self.training and self.compute_dtype.dtype == "bfloat16":
             return torch.autocast(device.type, dtype=torch.bfloat16)
         return contextlib.nullcontext()
@@ -201,14 +202,14 @@ class WordDropout(FairseqDropout):
     """Drops whole embeddings (Sennrich and Zhang 2019)."""
 
     def forward(self, embedded: Tensor) -> Tensor:
-        """``B x T x m`` times one factor a word, 0 or 1 / (1 - p)."""
+        """Return ``B x T x m`` times one factor per word, 0 or 1 / (1 - p)."""
         return embedded * super().forward(embedded.new_ones(*embedded.shape[:-1], 1)) if self.p else embedded
 
 
 class Encoder(FairseqEncoder):
     """Embeds source tokens and encodes them.
 
-    Tokens from ``first_feature`` on are features: a set of embeddings, which are padding to the network.
+    Tokens from ``first_feature`` on are features: a set of embeddings.  The network treats them as padding.
     """
 
     def __init__(self, dictionary, embed_tokens: nn.Embedding, cfg, first_feature: Optional[int] = None):
@@ -230,7 +231,7 @@ class Encoder(FairseqEncoder):
             ValueError: a source is longer than ``--max-source-positions``.
         """
         longest = src_tokens.size(1)
-        if longest > self.max_source_positions:  # with its padding
+        if longest > self.max_source_positions:  # with padding
             longest = int(src_tokens.ne(self.dictionary.pad()).sum(1).max())
         if longest > self.max_source_positions:
             raise ValueError(
@@ -255,9 +256,9 @@ class Encoder(FairseqEncoder):
         return {name: [] if value is None else [value] for name, value in encoded._asdict().items()}
 
     def reorder_encoder_out(self, encoder_out: Dict[str, List[Tensor]], new_order: Tensor) -> Dict[str, List[Tensor]]:
-        """Select rows ``new_order`` of what :meth:`forward` returned.
+        """Select rows ``new_order`` of the output of :meth:`forward`.
 
-        Beam search asks at every step; so only their numbers are kept, as ``rows``.
+        Beam search calls this at every step, so the output only gets the numbers of the rows, as ``rows``.
         """
         rows = encoder_out.get("rows")
         return {**encoder_out, "rows": [rows[0].index_select(0, new_order) if rows else new_order]}
@@ -286,9 +287,9 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         self.coverage_penalty = cfg.coverage_penalty
         self.zero_start = bool(cfg.zero_start)
         self.projects_annotations = True
-        """whether search projects them instead of contexts, where it can"""
+        """whether search projects annotations instead of contexts, where possible"""
         self.graphs: Optional[Graphs] = None
-        """they run the network in training, with --cuda-graphs"""
+        """the CUDA graphs that run the network in training, with --cuda-graphs"""
         self.register_buffer(FINGERPRINT, fingerprint(dictionary))
 
     def forward(
@@ -299,17 +300,18 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         features_only: bool = False,
         **kwargs,
     ) -> Tuple[Tensor, Dict[str, List[Optional[Tensor]]]]:
-        """Logits ``B x T x V`` (one step with ``incremental_state``) and ``{"attn": [B x T x S]}``.
+        """Return logits ``B x T x V`` (one step with ``incremental_state``) and ``{"attn": [B x T x S]}``.
 
-        Attention via attention also returns ``word_attn``, the upper level's weights, ``B x T x W``, several heads
-        ``head_attn``, ``B x T x h x S``, whose mean ``attn`` is, and CondDec ``conditions``, its ``sd_0 .. sd_T``,
-        ``B x (T+1) x 2n``.  A step of a search with a coverage penalty returns ``coverage_penalty``, what it adds to
-        that, ``N x 1``.  What attention and the readout make for losses comes by the names that they give it.
+        Some models have further entries.  With attention via attention, ``word_attn`` has the upper level's weights,
+        ``B x T x W``.  With several heads, ``head_attn`` has their weights, ``B x T x h x S``; ``attn`` is their mean.
+        With CondDec, ``conditions`` has ``sd_0 .. sd_T``, ``B x (T+1) x 2n``.  In a search with a coverage penalty,
+        ``coverage_penalty`` has the step's share of the penalty, ``N x 1``.  Inputs of losses, from attention and the
+        readout, have the names that these components give them.
         """
         search = incremental_state is not None
         if search:
             prev_output_tokens = prev_output_tokens[:, -1:]
-            self.search_dtype.decide(self.network, self.output_projection)  # the first one does
+            self.search_dtype.decide(self.network, self.output_projection)  # only the first call decides
         reduced = search and self.search_dtype.dtype == "bfloat16"
         with reduced_products() if reduced else contextlib.nullcontext():
             run = self._kept(incremental_state) or self._start(encoder_out, search)
@@ -328,7 +330,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
                 self._keep(incremental_state, run)
             terms = {**decoded.terms, **predicted.terms}
             if self.training:
-                unused = tensors(terms)  # by some losses
+                unused = tensors(terms)  # some losses do not read them
                 if prev_output_tokens.size(1) == 1:  # a single step makes these and does not read them
                     unused += tensors((run.state.query, run.state.histories, run.state.readout))
                 for made in unused:
@@ -354,7 +356,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         embedded: Tensor = self.dropout_in(self.dropout_words(self.embed_tokens(previous)))
         if not self.zero_start:
             return embedded
-        return embedded.masked_fill(previous.eq(self.dictionary.eos()).unsqueeze(2), 0)  # it begins every sentence
+        return embedded.masked_fill(previous.eq(self.dictionary.eos()).unsqueeze(2), 0)  # EOS begins every sentence
 
     def extract_features(self, prev_output_tokens, encoder_out=None, **kwargs):
         """Return the readout's features instead of the logits of :meth:`forward`."""
@@ -364,7 +366,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         """Project ``B x T x k`` to the vocabulary.
 
         Raises:
-            ValueError: features are not all that the readout predicts from, as where it copies.
+            ValueError: the readout predicts from more than features, as with copying.
         """
         readout = self.network.readout
         if type(readout).predict is not Readout.predict:
@@ -372,7 +374,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         return self.output_projection(features)
 
     def reorder_incremental_state(self, incremental_state, new_order: Tensor) -> None:
-        """Select rows ``new_order`` of the memory and of the state."""
+        """Select rows ``new_order`` of the state, and let the memory serve these rows."""
         run = self._kept(incremental_state)
         if run is not None:
             hypotheses = len(run.state.hidden) // len(run.memory.keys)
@@ -392,7 +394,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
 
     def _start(self, encoder_out: Dict[str, List[Tensor]], search: bool) -> "Run":
         entries = {name: values[0] for name, values in encoder_out.items() if values}
-        rows = entries.pop("rows", None)  # those that are asked for, if not all in their order
+        rows = entries.pop("rows", None)  # the selected rows; None for all, in their order
         encoded, network = Encoded(**entries), self.network
         memory, state = network.start(encoded)
         if search and self.projects_annotations and rows is not None and len(rows) > len(encoded.final):
@@ -409,7 +411,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
 
 
 class Run(NamedTuple):
-    """A network that decodes some sentences, and its state."""
+    """A network that decodes some sentences, with their memory and state."""
 
     network: Decoder
     memory: Memory
@@ -424,7 +426,7 @@ class Run(NamedTuple):
 
     def penalised(self, weights: Tensor, strength: float) -> Tuple[Tensor, "Run"]:
         """Return the step's coverage penalty, ``N x 1``, from its weights ``N x S``, and the run after it."""
-        # a copy at first: fairseq's ensembles add up the weights that go out in place
+        # copy the first weights, because fairseq's ensembles add to the returned weights in place
         covered = weights.clone() if self.covered is None else self.covered + weights
         penalty = coverage_penalty(covered, self.memory)
         if self.covered is not None:
@@ -436,8 +438,8 @@ def coverage_penalty(covered: Tensor, memory: Memory) -> Tensor:
     """``Σ_j log min(Σ_i w_ij, 1)`` over a source's real tokens (Wu et al. 2016, equation 14), ``N``.
 
     Args:
-        covered: ``Σ_i w_ij``, ``N x S``; below :data:`LEAST_COVERED` it counts as that.
-        memory: of the sentences, in which padding is known.
+        covered: ``Σ_i w_ij``, ``N x S``; values below :data:`LEAST_COVERED` count as :data:`LEAST_COVERED`.
+        memory: the sentences' memory, which has their padding.
     """
     padding = memory.padding_mask if memory.shares is None else memory.shares.sum(1).eq(0)  # B x S
     logs = grouped(covered, padding).clamp(LEAST_COVERED, 1.0).log()  # B x k x S
@@ -445,15 +447,15 @@ def coverage_penalty(covered: Tensor, memory: Memory) -> Tensor:
 
 
 def with_gradient(value: Tensor, unused: Tensor) -> Tensor:
-    """``value``, with a gradient of zero for what it does not depend on.
+    """Return ``value``, with a gradient of zero for ``unused``, on which it does not depend.
 
-    Several processes wait for the gradient of every parameter.
+    Training in several processes waits for the gradient of every parameter.
     """
     return value + torch.where(torch.ones_like(unused, dtype=torch.bool), 0.0, unused).sum().to(value.dtype)
 
 
 def symbols_copied(source, target) -> Tensor:
-    """The target symbol as which each source symbol is copied: the same one, or else ``<unk>``."""
+    """Return the target symbol that a copy of each source symbol becomes: the same symbol, or else ``<unk>``."""
     numbers = [target.index(symbol) for symbol in source.symbols]
     words = numbers[source.nspecial :]
     there = len(words) - words.count(target.unk())
@@ -462,7 +464,7 @@ def symbols_copied(source, target) -> Tensor:
 
 
 def embedding(dictionary, width: int) -> nn.Embedding:
-    """A matrix with a row for each symbol; padding's is zero."""
+    """Return an embedding layer with a row for each symbol; the row of padding is zero."""
     return nn.Embedding(len(dictionary), width, dictionary.pad())
 
 

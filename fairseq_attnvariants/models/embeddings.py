@@ -17,11 +17,11 @@ def load_embeddings(layer: nn.Embedding, dictionary, side: str, cfg: AttentionRN
     """Read embeddings from a file, if there is a path, and freeze the layer if asked to.
 
     Args:
-        side: the ``encoder``'s or the ``decoder``'s options.
+        side: ``encoder`` or ``decoder``, which options to read.
 
     Returns:
-        why the file cannot be used, if it cannot; where the model's own checkpoint is about to be loaded it is not
-        needed.
+        why the file cannot be used, or an empty text.  This is no error yet, because a model that is loaded from its
+        checkpoint does not need the file.
     """
     path, option = getattr(cfg, f"{side}_embed_path"), flag(f"{side}_embed_path")
     layer.weight.requires_grad_(not getattr(cfg, f"{side}_freeze_embed"))
@@ -48,10 +48,11 @@ def load_embeddings(layer: nn.Embedding, dictionary, side: str, cfg: AttentionRN
 def read_vectors(path: str, dictionary, width: int) -> Dict[int, Tensor]:
     """The vectors of a dictionary's symbols, by number.
 
-    A line is a word, which may have spaces in it, and its numbers; before the first there may be their count and width.
+    A line is a word, which may contain spaces, and its numbers.  The first line may give the vectors' count and width.
 
     Raises:
-        ConfigurationError: the rest of a sentence that says which line is something else, or of which width they are.
+        ConfigurationError: a line is something else, or vectors have another width.  The text continues
+            a sentence that begins with the option and the file.
         OSError: the file cannot be read.
     """
     found: Dict[int, Tensor] = {}
@@ -61,7 +62,7 @@ def read_vectors(path: str, dictionary, width: int) -> Dict[int, Tensor]:
             first = line.split() if number == 1 else []
             if width > 1 and len(first) == 2 and all(map(str.isdecimal, first)):
                 count = first[0].lstrip("0")
-                if first[1].lstrip("0") != str(width):  # as texts: Python reads no number of thousands of digits
+                if first[1].lstrip("0") != str(width):  # as text: Python refuses numbers of thousands of digits
                     raise ConfigurationError(f" has vectors of width {first[1][:20]}, but the model's is {width}")
                 continue
             word, *values = line.rstrip().rsplit(" ", width)

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from ..registry import ConfigurationError
 
-FINGERPRINT = "dictionary_version"  # fairseq's --store-ema leaves buffers with "version" in their names alone
+FINGERPRINT = "dictionary_version"  # fairseq's --store-ema does not average buffers with "version" in their names
 
 
 def fingerprint(dictionary) -> Tensor:
     """The :func:`digest` of a dictionary as eight int64 below 2^32.
 
-    fairseq's ``average_checkpoints.py`` sums whole numbers and floor-divides them, which leaves these as they are.
+    fairseq's ``average_checkpoints.py`` sums whole numbers and floor-divides the sum, which leaves these unchanged.
     """
     return torch.tensor(struct.unpack(">8I", digest(dictionary)))
 
@@ -35,10 +35,10 @@ def current(saved: Tensor) -> Tensor:
 
 
 def check_fingerprints(model, state_dict, prefix: str = "") -> None:
-    """Refuse a state dict whose fingerprints are others; those in an older form are replaced.
+    """Refuse a state dict whose fingerprints are not the model's; replace fingerprints in the older form.
 
     Raises:
-        ConfigurationError: a dictionary of the checkpoint has other words, or the same in another order.
+        ConfigurationError: a dictionary of the checkpoint has other words, or the same words in another order.
     """
     for part, side in (("encoder", "source"), ("decoder", "target")):
         name = f"{prefix}{part}.{FINGERPRINT}"

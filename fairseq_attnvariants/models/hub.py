@@ -53,7 +53,7 @@ OTHER_SEARCHES = "sampling", "diverse_beam_groups", "diversity_rate", "match_sou
 
 
 class Translation(NamedTuple):
-    """A translation, and where the model looked while it wrote it."""
+    """A translation, with its attention weights."""
 
     text: str
     source: List[str]  # S tokens, EOS last
@@ -91,7 +91,7 @@ class Hub(GeneratorHubInterface):
         Args:
             sentences: a string, or a list of strings.
             beam: width of the search.
-            verbose: log what is translated.
+            verbose: log the sentences and their hypotheses.
             attention: return a :class:`Translation` instead of a string.
             nbest: return a list of this many translations of each sentence, the best first.
             prefix: text that the translations begin with, or a list with one for each sentence.
@@ -103,9 +103,9 @@ class Hub(GeneratorHubInterface):
 
         Raises:
             TypeError: there is no such option.
-            ValueError: an option has no effect here, a list is not as long as that of the sentences, a prefix or
-                constraint has a word that the target dictionary lacks, or more tokens than a translation may have, or
-                the model returns no attention and its attention is asked for.
+            ValueError: an option has no effect here or cannot have its value; a list does not have one entry per
+                sentence; a prefix or constraint has a word that the target dictionary lacks, or more tokens than a
+                translation may have; or an option needs attention and the model returns none.
         """
         known = self._known(self.translate, self.generate)
         check_options(options, known, {**INSTEAD, "print_alignment": "give attention=True"})
@@ -140,14 +140,14 @@ class Hub(GeneratorHubInterface):
         return translations
 
     def score(self, sources: Union[str, Sequence[str]], targets: Union[str, Sequence[str]]) -> Any:
-        """The :class:`Score` of a given translation of a sentence, or of each of several.
+        """Return the :class:`Score` of the given translation of a sentence, or a list of scores for several sentences.
 
         Args:
             sources: a string, or a list of strings.
-            targets: their translations.
+            targets: their translations, likewise.
 
         Raises:
-            ValueError: there are more or fewer translations than sentences.
+            ValueError: the number of translations is not that of the sentences.
         """
         if isinstance(sources, str) and isinstance(targets, str):
             return self.score([sources], [targets])[0]
@@ -177,12 +177,12 @@ class Hub(GeneratorHubInterface):
         prefix_allowed_tokens_fn: Any = None,
         **options: Any,
     ) -> Any:
-        """The hypotheses for sentences that :meth:`encode` made; see ``fairseq.hub_utils.GeneratorHubInterface``.
+        """Return the hypotheses for sentences from :meth:`encode`; see ``fairseq.hub_utils.GeneratorHubInterface``.
 
         Tensors in ``inference_step_args`` have a row for each sentence.
 
         Raises:
-            TypeError: there is no such option, which stock fairseq takes for one that it does not need.
+            TypeError: there is no such option; stock fairseq would ignore it.
             ValueError: an option has no effect here, and the message says what to use; or the beam is below 1.
         """
         forced = dict(inference_step_args or {})
@@ -198,9 +198,10 @@ class Hub(GeneratorHubInterface):
     def _search_after(
         self, prefixes: List[Tensor], sentences: Sequence[str], beam: int, verbose: bool, forced: Any, **options: Any
     ) -> Dict[int, List[Dict[str, Tensor]]]:
-        """As :meth:`_search`, of hypotheses that begin with the prefixes, which may be empty.
+        """Search as :meth:`_search` does, for hypotheses that begin with the prefixes, which may be empty.
 
-        fairseq lets a translation be empty as long as another prefix continues.  So each length is searched alone.
+        While the longest prefix of a batch continues, fairseq allows empty translations of the other sentences.  So
+        sentences are searched separately for each length of prefixes.
         """
         found: Dict[int, List[Dict[str, Tensor]]] = {}
         for length in {len(tokens) for tokens in prefixes}:
@@ -257,7 +258,7 @@ class Hub(GeneratorHubInterface):
                 )
 
     def _settings(self, **options: Any) -> Any:
-        """The options of the checkpoint's generation with others."""
+        """The checkpoint's options of generation, updated by the given ones."""
         settings = copy.deepcopy(self.cfg.generation)
         with open_dict(settings):
             settings.update(options)
@@ -270,11 +271,11 @@ class Hub(GeneratorHubInterface):
 
     @property
     def copies(self) -> bool:
-        """Whether a model of these copies source words."""
+        """Whether any of the models copies source words."""
         return any(getattr(getattr(model, "cfg", None), "copying", False) for model in self.models)
 
     def remove_bpe(self, sentence: str) -> str:
-        """A translation without the marks of subwords; characters have none, with ``--source-subwords`` either."""
+        """A translation without the marks of subwords; unchanged with ``--source-subwords``: targets have none."""
         return sentence if self._source_subwords() else super().remove_bpe(sentence)
 
     def _source_subwords(self) -> bool:
@@ -287,7 +288,7 @@ class Hub(GeneratorHubInterface):
         return self.tgt_dict.encode_line(line, add_if_not_exist=False, append_eos=append_eos).long()
 
     def _forced(self, text: str, option: str) -> Tensor:
-        """The tokens of a text that translations hold."""
+        """The tokens of a text that translations have to contain."""
         tokens = self._encode_target(text)
         if (tokens <= self.tgt_dict.unk()).any():
             raise ValueError(
@@ -312,7 +313,7 @@ class Hub(GeneratorHubInterface):
     ) -> Translation:
         tokens = self.encode(sentence)
         read = self.task.build_dataset_for_inference([tokens], [len(tokens)])[0]["source"]  # as the model gets it
-        if not hypothesis["attention"].numel():  # fairseq tells its lstm to return none
+        if not hypothesis["attention"].numel():  # as with fairseq's lstm
             raise ValueError("the model returns no attention: leave attention and replace_unk out")
         weights = hypothesis["attention"][-len(read) :].T.cpu()  # the padding is on the left
         target = hypothesis["tokens"].cpu()
@@ -330,7 +331,7 @@ class Hub(GeneratorHubInterface):
     def _places(self, target: Tensor, weights: Tensor, source: Sequence[str]) -> Iterator[Optional[int]]:
         """The place of the most attended source word of each ``<unk>``; None if no word is attended to.
 
-        A model that copies has copied a word that the target dictionary lacks.
+        For a model that copies, only source words that the target dictionary lacks count, if any is attended to.
         """
         lacking = torch.tensor([self.tgt_dict.index(word) == self.tgt_dict.unk() for word in source])
         for row in weights[target == self.tgt_dict.unk()]:
@@ -340,7 +341,7 @@ class Hub(GeneratorHubInterface):
 
 
 def symbols(dictionary: Dictionary, tokens: Tensor, line: str = "") -> List[str]:
-    """Tokens as text; each UNK is the unknown word, or character, of ``line`` at this place, if there is a line."""
+    """Tokens as text; if ``line`` is given, its unknown words or characters replace UNK, in their order."""
     split = dictionary.split if isinstance(dictionary, CharacterDictionary) else tokenize_line
     index = getattr(dictionary, "letter", dictionary.index)
     unknown = iter([word for word in split(line) if index(word) == dictionary.unk()])
@@ -351,7 +352,7 @@ def symbols(dictionary: Dictionary, tokens: Tensor, line: str = "") -> List[str]
 
 
 def only(found: Sequence[Any]) -> Any:
-    """Return the only item of what was found for a single sentence.
+    """Return the only item of the results for a single sentence.
 
     Raises:
         ValueError: ``skip_invalid_size_inputs`` left it out.
@@ -365,7 +366,7 @@ def check_beam(beam: int) -> None:
     """Refuse a beam of no hypothesis.
 
     Raises:
-        ValueError: with the width.
+        ValueError: the beam is below 1.
     """
     if beam < 1:
         raise ValueError(f"beam={beam}: the beam width is 1 or above")
@@ -376,7 +377,7 @@ def check_options(options: Mapping[str, Any], known: Sequence[str], instead: Map
 
     Raises:
         TypeError: there is no such option.
-        ValueError: it has no effect; the message says what to do instead.
+        ValueError: an option has no effect; the message says what to do instead.
     """
     defaults = {field.name: field.default for field in dataclasses.fields(GenerationConfig)}
     for option, value in options.items():
@@ -387,7 +388,7 @@ def check_options(options: Mapping[str, Any], known: Sequence[str], instead: Map
 
 
 class Pretrained:
-    """Mixin for models: ``from_pretrained`` as fairseq has it, with :class:`Hub`."""
+    """Mixin for models: fairseq's ``from_pretrained``, which returns a :class:`Hub`."""
 
     @classmethod
     def from_pretrained(cls, model_name_or_path, checkpoint_file="model.pt", data_name_or_path=".", **options) -> Hub:
@@ -395,14 +396,14 @@ class Pretrained:
 
         Args:
             model_name_or_path: the folder of the checkpoint, or one of plain files (:mod:`..patches.loading.plain`).
-            checkpoint_file: its name there, or an ensemble's with colons between; ``model.pt`` without, or where there
-                is none ``model.safetensors``.
-            data_name_or_path: the folder with the dictionaries; one that begins with a dot is taken from the model's.
-            options: that take the place of the checkpoint's.
+            checkpoint_file: the checkpoint's name in this folder, or the names of an ensemble, joined by colons; by
+                default ``model.pt``, or ``model.safetensors`` if there is no ``model.pt``.
+            data_name_or_path: the folder with the dictionaries; if it begins with a dot, relative to the model's.
+            options: options that override the checkpoint's.
 
         Raises:
-            ValueError: one of these is not there, as the message says, an option has no effect in translation from
-                Python, parameters and configuration do not fit together, or the model is of several pairs of languages.
+            ValueError: a file or folder is missing, an option has no effect in translation from Python, parameters and
+                configuration do not fit together, or the model translates several pairs of languages.
         """
         asked = {name: value for name, value in options.items() if name in INSTEAD and INSTEAD[name] != LOADING}
         check_options(asked, [*INSTEAD], INSTEAD)
@@ -429,10 +430,10 @@ class Pretrained:
 
 
 def check_paths(folder: str, checkpoint: str, data: str) -> None:
-    """Refuse what :meth:`Pretrained.from_pretrained` cannot load; what is no folder may be an archive or an address.
+    """Refuse paths that :meth:`Pretrained.from_pretrained` cannot load; only folders are searched for files.
 
     Raises:
-        ValueError: saying what to give.
+        ValueError: a path cannot be loaded; the message says what to give.
     """
     if folder.endswith(".pt"):
         parent, name = os.path.split(folder)

@@ -1,4 +1,4 @@
-"""Parameters of older versions by their present names."""
+"""Present names for the parameters of older versions."""
 
 import re
 from typing import Any, Dict
@@ -32,9 +32,9 @@ def rename(model: nn.Module, state_dict: Dict[str, Any], prefix: str = "") -> No
     """Give the parameters of a checkpoint their present names, in place.
 
     Args:
-        model: that is to take them.
+        model: the model that loads them.
         state_dict: parameters by name.
-        prefix: of all names.
+        prefix: the beginning of the model's names.
     """
     for name in [name for name in state_dict if name.startswith(prefix)]:
         state_dict[prefix + renamed(name.removeprefix(prefix))] = state_dict.pop(name)
@@ -44,9 +44,9 @@ def rename(model: nn.Module, state_dict: Dict[str, Any], prefix: str = "") -> No
 
 
 def fuse(state_dict: Dict[str, Any], layer: str) -> None:
-    """A layer's parameters under PyTorch's names, in place.
+    """Give a layer's parameters PyTorch's names, in place.
 
-    Until 0.3.0 a layer with dropout within its recurrence had those of cells, which have no second bias.
+    Until 0.3.0 a layer with dropout within its recurrence had the parameters of cells, which have no second bias.
     """
     for cell, end in ((f"{layer}cells.0.", "l0"), (f"{layer}cells.1.", "l0_reverse")):
         if f"{cell}recurrent.weight" in state_dict:

@@ -1,12 +1,12 @@
-"""Beam search in tensors that keep their shapes, so that a CUDA graph can make its steps.
+"""Beam search in tensors that keep their shapes, so that a CUDA graph can run its steps.
 
 fairseq's search reads at every step which hypotheses have ended, and takes finished sentences out of the batch.  On a
-GPU each reading waits for everything that was launched, and launching the small operations of a step takes longer than
-computing them.  Here all sentences stay in the batch until the last one is finished, a step notes in tensors what it
-has chosen and from where, and the host reads them every few steps.  So all steps but the first of a batch are the same
-operations on the same memory: a graph, captured once for each shape, makes one in a single launch.
+GPU each read waits for all launched operations, and launching the small operations of a step takes longer than
+computing them.  Here all sentences stay in the batch until the last one is finished.  A step records its choices and
+their origins in tensors, and the host reads these every few steps.  So all steps except the first of a batch are the
+same operations on the same memory.  A graph, captured once for each shape, runs a step in a single launch.
 
-Hypotheses, scores and attention are those of fairseq's search.
+Hypotheses, scores and attention are the same as in fairseq's search.
 """
 
 import logging
@@ -28,20 +28,20 @@ from .attention_rnn import IncrementalDecoder, Run
 
 logger = logging.getLogger(__name__)
 
-EVERY = 4  # steps from one look of the host to the next
-KEPT = 32  # shapes whose graphs are kept for a model, the last used ones
+EVERY = 4  # steps between two reads of the host
+KEPT = 32  # shapes whose graphs are kept for a model, the most recently used ones
 MEMORY = 2**30  # bytes of their tensors that are kept
 
 
 class StaticSearch(SequenceGenerator):
     """fairseq's beam search on a GPU as CUDA graphs, for models of this package.
 
-    fairseq's own search serves prefixes, constraints, other strategies than the plain beam, a language model, blocked
-    n-grams, shortlists and autocast, and everything once a graph could not be captured.
+    fairseq's own search handles prefixes, constraints, other strategies than the plain beam, a language model, blocked
+    n-grams, shortlists and autocast; and all searches after a graph could not be captured.
     """
 
     device_type = "cuda"
-    """the device with this search; on a CPU fairseq's is quicker, because its batch shrinks"""
+    """the type of device that uses this search; on a CPU fairseq's is quicker, because its batch shrinks"""
 
     def _generate(
         self,
@@ -63,7 +63,7 @@ class StaticSearch(SequenceGenerator):
         return super()._generate(sample, prefix_tokens, constraints, bos_token)
 
     def _fits(self, sources: Tensor) -> bool:
-        """Whether this class has the search that is asked for."""
+        """Whether this class supports the requested search."""
         return (
             sources.device.type == self.device_type
             and type(self.search) is BeamSearch
@@ -79,14 +79,14 @@ class StaticSearch(SequenceGenerator):
         """The hypotheses of a batch.
 
         Raises:
-            RuntimeError: its steps cannot be a graph.
+            RuntimeError: the steps cannot be captured as a graph.
         """
         sources, decoders = net_input["src_tokens"], [model.decoder for model in self.model.models]
         rows = torch.arange(len(sources) * self.beam_size, device=sources.device)
         encoded = self.model.forward_encoder(net_input)
         encoded = self.model.reorder_encoder_out(encoded, rows.div(self.beam_size, rounding_mode="floor"))
         states: List[Dict[str, Any]] = [{} for _ in decoders]
-        # the first step runs apart: states have fewer tensors before it than after it
+        # the first step runs separately, because states have fewer tensors before it than after it
         words = rows.new_full((len(rows), 1), begin)
         log_probs, weights = self.model.forward_decoder(words, encoded, states, self.temperature)
         runs = [decoder._kept(state) for decoder, state in zip(decoders, states)]
@@ -106,7 +106,7 @@ class StaticSearch(SequenceGenerator):
     def _beams_for(
         self, decoders: Sequence[IncrementalDecoder], runs: Sequence[Run], log_probs: Tensor, weights: Tensor
     ) -> "Beams":
-        """Return the hypotheses of an earlier batch of these shapes, with their graph, or new ones."""
+        """Return the :class:`Beams` of an earlier batch of these shapes, with their graph, or new ones."""
         # a graph contains addresses and shapes of tensors, and everything else that a module computes with
         held = [tensor.data_ptr() for decoder in decoders for tensor in (*decoder.parameters(), *decoder.buffers())]
         others = [value for decoder in decoders for part in decoder.modules() for value in vars(part).values()]
@@ -116,7 +116,7 @@ class StaticSearch(SequenceGenerator):
         inference = torch.is_inference_mode_enabled()
         key = self.beam_size, self.temperature, self.eos, inference, *held, *plain, *modes, *shapes
         kept = _beams.setdefault(decoders[0], OrderedDict())
-        beams = kept[key] = kept.pop(key, None) or Beams(self, runs, log_probs, weights)  # the last used one comes last
+        beams = kept[key] = kept.pop(key, None) or Beams(self, runs, log_probs, weights)  # last: most recently used
         while len(kept) > KEPT or (len(kept) > 1 and sum(one.size for one in kept.values()) > MEMORY):
             kept.popitem(last=False)
         return beams
@@ -130,9 +130,9 @@ class Beams:
     """The hypotheses of ``B`` sentences, ``K`` each, ``N = B·K``, in tensors that every step reads and writes.
 
     Args:
-        search: whose steps they are.
-        runs: of its models, after the first step.
-        log_probs, weights: of a step, ``N x V``, and its attention, ``N x S``.
+        search: the search that makes the steps.
+        runs: the runs of its models, after the first step.
+        log_probs, weights: log-probabilities, ``N x V``, and attention, ``N x S``, of that step.
     """
 
     def __init__(self, search: StaticSearch, runs: Sequence[Run], log_probs: Tensor, weights: Tensor):
@@ -148,7 +148,7 @@ class Beams:
         self.runs = [Run(run.network, *each(torch.clone, run[1:])) for run in runs]
         self.step, self.least, self.longest = number(1), number(1), number(1)
         self.added, self.ends = score(search.vocab_size), torch.arange(search.vocab_size, device=device).eq(search.eos)
-        self.before = torch.arange(sentences, device=device).unsqueeze(1) * beam  # rows before a sentence's
+        self.before = torch.arange(sentences, device=device).unsqueeze(1) * beam  # rows before each sentence's
         self.places = torch.arange(2 * beam, device=device)
         # hypotheses that go on
         self.words, self.totals, self.idle = number(rows, 1), score(sentences, beam), number(sentences, beam).bool()
@@ -163,7 +163,7 @@ class Beams:
         self.size = sum(tensor.nbytes for tensor in own)
 
     def begin(self, search: StaticSearch, runs: Sequence[Run], longest: int) -> None:
-        """Take over a batch, before its first choice."""
+        """Start a batch, before its first choice."""
         for run, new in zip(self.runs, runs):
             write(run.memory, new.memory)
         for tensor in (self.step, self.count, self.done, self.idle, self.added):
@@ -176,19 +176,19 @@ class Beams:
             self.added[search.token_indices_to_suppress] = -math.inf
 
     def advance(self, search: StaticSearch) -> None:
-        """One step, by the graph once there is one."""
+        """Make one step; replay the graph once there is one."""
         if self.graph is not None:
             self.graph.replay()
         else:
             self.graph = captured(partial(self.make_step, search), self.words.device)
 
     def make_step(self, search: StaticSearch) -> None:
-        """One step, operation by operation."""
+        """Make one step, operation by operation."""
         decoders = [model.decoder for model in search.model.models]
         states: List[Dict[str, Any]] = [{} for _ in decoders]
         for decoder, state, run in zip(decoders, states, self.runs):
             decoder._keep(state, run)
-        nothing: List[Dict[str, Any]] = [{} for _ in decoders]  # later steps read nothing of the encoder
+        nothing: List[Dict[str, Any]] = [{} for _ in decoders]  # later steps do not read the encoder's output
         log_probs, weights = search.model.forward_decoder(self.words, nothing, states, search.temperature)
         runs = [decoder._kept(state) for decoder, state in zip(decoders, states)]
         self.choose(search, runs, log_probs, weights)
@@ -199,11 +199,11 @@ class Beams:
         """Do what fairseq's search does at a step after the models have run.
 
         Args:
-            search: whose step it is.
-            runs: of its models, after this step.
-            log_probs: of the next words, ``N x V``.
+            search: the search that makes the step.
+            runs: the runs of its models, after this step.
+            log_probs: log-probabilities of the next words, ``N x V``.
             weights: attention, ``N x S``.
-            first: all hypotheses of a sentence are still the same.
+            first: whether this is the first step, at which all hypotheses of a sentence are the same.
         """
         (sentences, beam), infinite = self.totals.shape, math.inf
         log_probs = log_probs.nan_to_num(-infinite, infinite, -infinite).add_(self.added)
@@ -214,14 +214,14 @@ class Beams:
         ends = words.eq(search.eos) & scores.ne(-infinite)
         ending = ends[:, :beam] & ~self.idle
 
-        found = ending.cumsum(1)  # of a sentence that is done, all are too many
+        found = ending.cumsum(1)  # if a sentence is done, further ones go to the last column
         column = (self.count + found - 1).masked_fill_(~ending, beam).clamp_(max=beam)
         for store, values in zip(self.ended, (rows, self.step.expand_as(rows), scores)):
             store.scatter_(1, column, values[:, :beam])
         self.count.add_(found[:, -1:]).clamp_(max=beam)
         self.done.logical_or_((self.count.eq(beam) | (self.step >= self.longest)) & found[:, -1:].gt(0))
 
-        # the first K that go on; where there are fewer, others are idle in their places
+        # the first K that go on; if there are fewer, idle ones fill the other places
         order = torch.cat([ending | self.idle, ends[:, beam:]], dim=1) * (2 * beam) + self.places[: ends.size(1)]
         order, chosen = order.topk(beam, dim=1, largest=False)
         self.idle.copy_(order >= 2 * beam)
@@ -246,7 +246,7 @@ class Beams:
         longest = int(last.max()) + 1
         tokens, rows = (row.new_empty(len(row), longest) for _ in range(2))
         sums = total.new_empty(len(row), longest)
-        for step in reversed(range(longest)):  # from what it ended with back to its first word
+        for step in reversed(range(longest)):  # from the last word of a hypothesis back to its first
             before = step < last
             tokens[:, step] = words[step, row].where(before, tokens.new_tensor(search.eos))
             sums[:, step] = totals[step, row].where(before, total)
@@ -274,7 +274,7 @@ class Beams:
 
 
 def searchable(model: Any) -> bool:
-    """Whether a model's decoder is of this package, and hands on from step to step what is known here."""
+    """Whether a model's decoder is from this package and does not override how its state is reordered."""
     known = IncrementalDecoder.reorder_incremental_state
     return getattr(type(getattr(model, "decoder", None)), "reorder_incremental_state", None) is known
 
@@ -283,7 +283,7 @@ def write(fixed: Any, entries: Any) -> None:
     """Copy tensors into others of the same shapes.
 
     Raises:
-        RuntimeError: they have other shapes, as where a component carries more from step to step.
+        RuntimeError: they have other shapes or types, as when a component's carried state grows from step to step.
     """
     old, new = tensors(fixed), tensors(entries)
     if [(tensor.shape, tensor.dtype) for tensor in old] != [(tensor.shape, tensor.dtype) for tensor in new]:
@@ -292,7 +292,7 @@ def write(fixed: Any, entries: Any) -> None:
 
 
 def captured(step: Callable[[], None], device: torch.device) -> Any:
-    """Make a step, in which libraries set themselves up, and return a graph of a step; None on a CPU."""
+    """Run a step, in which libraries initialise, and return a graph of a step; None on a CPU."""
     if device.type not in RECORDERS:
         step()
         return None
@@ -303,10 +303,10 @@ def captured(step: Callable[[], None], device: torch.device) -> Any:
 
 @cache
 def recorder(device: torch.device) -> Any:
-    """Return the recorder of a GPU's graphs, which share memory: one ends before another begins."""
+    """Return the recorder of a GPU's graphs, which share memory, because one ends before another begins."""
     return RECORDERS[device.type](device)
 
 
-_searching = threading.RLock()  # one search at a time: the next one of these shapes is in the same tensors
+_searching = threading.RLock()  # one search at a time, because searches of equal shapes use the same tensors
 _beams: "WeakKeyDictionary[Any, Any]" = WeakKeyDictionary()
 """beams by the first model's decoder and by shape; None once a graph could not be captured"""

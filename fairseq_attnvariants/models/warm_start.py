@@ -1,7 +1,7 @@
-"""Starting a model from another one's checkpoint (Kuang et al. 2018 §3 trains the direct bridge so).
+"""Start of a model from another model's checkpoint, as Kuang et al. 2018 §3 do for the direct bridge.
 
-The model takes the parameters that both have.  A matrix that has grown keeps its random values in the additional
-columns, and all other parameters stay as they were initialised.
+The model takes the parameters that both have.  A matrix that has more columns than in the checkpoint keeps its random
+values in these columns, and all other parameters stay as they were initialised.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from ..registry import ConfigurationError, in_folder
 from .fingerprint import check_fingerprints
 from .renamed import rename
 
-BUFFERS = "version", "_float_tensor"  # of fairseq's models; nothing writes the latter
+BUFFERS = "version", "_float_tensor"  # buffers of fairseq's models; the second one is never initialised
 CELLS = "decoder.network.transition.before.", "decoder.network.transition.after."
 ATTENTION = ("decoder.network.transition.attention.",)
 INITIAL = ("decoder.network.initial",)
@@ -27,15 +27,15 @@ READOUT = "decoder.network.readout.", "decoder.output_projection."
 
 
 class Meaning(NamedTuple):
-    """A setting under whose values parameters of one name mean different things."""
+    """A setting that changes what parameters mean, although their names stay the same."""
 
-    option: str  # for the log
-    read: Callable[[Any], Any]  # of a configuration
+    option: str  # its name in the log
+    read: Callable[[Any], Any]  # the setting of a configuration
     prefixes: Tuple[str, ...]
 
 
 def value_of(option: str, *prefixes: str) -> Meaning:
-    """The value of an option as such a setting."""
+    """The :class:`Meaning` whose setting is the value of an option."""
     return Meaning(option, lambda cfg: str(getattr(cfg, option)), prefixes)
 
 
@@ -63,9 +63,9 @@ MEANINGS = [
         lambda cfg: bool(cfg.layer_norm_joint),
         ("encoder.network.", *CELLS, "decoder.network.above."),
     ),
-    # the state at the first word, or at the last
+    # the initial state is from the state at the first word, or at the last
     Meaning("encoder_bidirectional_layers", lambda cfg: bidirectional_layers(cfg) == cfg.encoder_layers, INITIAL),
-    # which state attention's query is: its own cell's, the lowest layer's or the highest one's
+    # attention's query is the state of a separate cell, of the lowest layer or of the highest layer
     Meaning("attention_history", lambda cfg: "state" in history_names(cfg), ATTENTION),
     Meaning("decoder_transition", layers_inside, ATTENTION),
 ]
@@ -77,11 +77,11 @@ class WarmStart(NamedTuple):
     path: str
     taken: int = 0
     grown: Mapping[str, str] = {}
-    """with more columns than in the checkpoint: how many were taken"""
+    """parameters with more columns than in the checkpoint, and how many columns were taken"""
     other: Mapping[str, str] = {}
-    """not taken: of another kind or size there, or not there at all"""
+    """parameters that were not taken, and why: they have another kind or size there, or are missing"""
     left: int = 0
-    """parameters of the checkpoint that this model does not have"""
+    """the number of the checkpoint's parameters that this model does not have"""
 
     def __str__(self) -> str:
         """A short table for the log."""
@@ -94,7 +94,7 @@ class WarmStart(NamedTuple):
 
 
 def learned(name: str) -> bool:
-    """Whether training changes what a checkpoint holds by this name."""
+    """Whether training changes the entry of a checkpoint that has this name."""
     return name.rpartition(".")[2] not in BUFFERS
 
 
@@ -107,11 +107,12 @@ def not_finite(saved: Mapping[str, Tensor]) -> Optional[str]:
 def warm_start(model: nn.Module, path: str) -> WarmStart:
     """Give ``model`` the parameters that it shares with the checkpoint ``path``.
 
-    With ``--bridge-source``, annotations end in the embedding, and a matrix that reads them has grown by its width.
+    With ``--bridge-source``, annotations end in the embedding.  So a matrix that reads them has more columns, by the
+    embedding's width.
 
     Raises:
-        ConfigurationError: there is no such file, or it shares nothing with the model.
-        ValueError: it was trained with other dictionaries.
+        ConfigurationError: there is no such file, it holds NaN or infinity, it shares no matrix with the model, or it
+            was trained with other dictionaries.
     """
     if not os.path.isfile(path):
         raise ConfigurationError(f"there is no such file{in_folder(path)}")
@@ -156,7 +157,7 @@ def warm_start(model: nn.Module, path: str) -> WarmStart:
 
 
 def _with_copying(saved: Dict[str, Tensor], there: Any, here: Any) -> Dict[str, Tensor]:
-    """The checkpoint with the readout's parameters where a model that copies has them, or one that does not."""
+    """Return the checkpoint's parameters, with the readout's under the names of a model that copies, or does not."""
     readout, inner = "decoder.network.readout.", "decoder.network.readout.readout."
     if here and not there:
         return {name.replace(readout, inner): value for name, value in saved.items()}

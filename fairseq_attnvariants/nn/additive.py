@@ -1,4 +1,4 @@
-"""The energies of the additive score.  Its largest tensor has batch x source x attention width numbers per step.
+"""The energies of the additive score.  The largest tensor has batch x source x attention width numbers per step.
 
 Shapes as in :mod:`.state`.
 """
@@ -37,7 +37,7 @@ def additive_energies(query: Tensor, keys: Tensor, vector: Tensor, *features: Ke
 def compared(query: Tensor, keys: Tensor, *features: KeyFeatures) -> Tensor:
     """``query + keys + Σ matrix features``, the argument of the score's tanh, ``B x k x S x A``, float32 or better.
 
-    It is added up in the arguments' own type: sums of two types take several times longer on a CPU.
+    The sum has the arguments' type, because sums of two types take several times longer on a CPU.
     """
     total = query.unsqueeze(2) + keys.unsqueeze(1)
     for values, matrix in features:
@@ -56,5 +56,5 @@ def tanh_product(values: Tensor, vector: Tensor) -> Tensor:
 
 
 def tanh_(values: Tensor) -> Tensor:
-    """Overwrites ``x`` with ``tanh(x)``; on a CPU with ``2 σ(2x) - 1``."""
+    """Overwrite ``x`` with ``tanh(x)``; on a CPU with ``2 σ(2x) - 1``."""
     return values.tanh_() if on_gpu(values) else values.mul_(2).sigmoid_().mul_(2).sub_(1)

@@ -1,8 +1,8 @@
 """Attention over a sentence's annotations, of one level or of two.
 
 A score compares the query with a key for each annotation, such as ``e_ij = v·tanh(query + key) + term``.  A history of
-earlier steps (:mod:`.histories`) adds to one of the three.  A window (:mod:`.windows`) says where attention may look.
-A normalizer turns the energies there into weights.
+earlier steps (:mod:`.histories`) adds to the query, the key or the term.  A window (:mod:`.windows`) limits attention
+to some positions.  A normalizer turns the energies of these positions into weights.
 
 Shapes as in :mod:`.state`.
 """
@@ -29,7 +29,7 @@ WINDOW = "--attention-window"
 
 
 def real_positions(padding_mask: Tensor) -> Tensor:
-    """``j``: real tokens counted from 1, whichever side the padding is on, ``B x S``, float32."""
+    """Return ``j``, the number of each real token from 1, for padding on either side, ``B x S``, float32."""
     return torch.cumsum(~padding_mask, dim=1).float()
 
 
@@ -54,11 +54,11 @@ class Normalizer(Part, nn.Module):
         self.temperature = temperature
 
     def normalize(self, energies: Tensor) -> Tensor:
-        """Weights for energies ``... x S``; unseen positions have the lowest number of the type."""
+        """Return weights for energies ``... x S``; the energy of unseen positions is the lowest number of the type."""
         raise self.lacks("a normalizer defines normalize(energies)")
 
     def forward(self, energies: Tensor, unseen: Tensor, factor: Optional[Tensor] = None) -> Tensor:
-        """Weights ``... x S``; unseen positions get exactly zero, unless all are unseen.
+        """Return weights ``... x S``; unseen positions get exactly zero, unless all positions are unseen.
 
         Args:
             energies: ``... x S``.
@@ -74,7 +74,7 @@ class Normalizer(Part, nn.Module):
 
 
 def adds_up(model: nn.Module) -> bool:
-    """Whether a model's attention weights add up to 1 by its normalizers."""
+    """Whether the weights of all normalizers of a model add up to 1."""
     return all(part.adds_up for part in model.modules() if isinstance(part, Normalizer))
 
 
@@ -112,10 +112,10 @@ class Entmax(Sparsemax):
 
 
 class Attended(NamedTuple):
-    """The result of attending once."""
+    """The result of one call of attention."""
 
     context: Tensor
-    """``c_i``, ``N x a``, of two levels ``N x (a + a')``."""
+    """``c_i``, ``N x a``, with two levels ``N x (a + a')``."""
     weights: Tensor
     """``w_ij``, ``N x S``, float32."""
     upper_weights: Optional[Tensor] = None
@@ -148,7 +148,7 @@ class Attention(Part, nn.Module):
     """
 
     projects_query = projects_keys = True
-    key_bias = False  # in a product it would add the same to all energies of a query
+    key_bias = False  # in a product a bias would add the same number to all energies of a query
 
     def __init__(
         self,
@@ -189,7 +189,7 @@ class Attention(Part, nn.Module):
 
     @property
     def independent(self) -> bool:
-        """Whether weights depend on the query alone, and not on earlier steps; some windows read the step's number."""
+        """Whether weights depend only on the query and, in some windows, the step's number, not on earlier steps."""
         looks = self.window is None or type(self.window) in (MonotoneWindow, PredictiveWindow)
         return type(self).forward is Attention.forward and looks and not self.histories
 
@@ -200,11 +200,11 @@ class Attention(Part, nn.Module):
         return {**dict(self.histories.items()), **window}
 
     def start(self, memory: Memory) -> Dict[str, Any]:
-        """The states of histories and window before the first step."""
+        """Return the states of histories and window before the first step, by name."""
         return {name: part.start(memory) for name, part in self.carrying.items()}
 
     def pasts(self, memory: Memory, state: State, query: Tensor, hidden: Optional[Tensor] = None) -> Dict[str, Past]:
-        """The input of each history and the window at a step."""
+        """Return the inputs of the histories and the window at a step, by name."""
         return {
             name: Past(memory, state, memory.histories[name], state.histories[name], query, hidden)
             for name in self.carrying
@@ -213,7 +213,7 @@ class Attention(Part, nn.Module):
     def next(
         self, memory: Memory, state: State, query: Tensor, weights: Tensor, previous: Tensor, hidden: Tensor
     ) -> Dict[str, Any]:
-        """The states of histories and window after a step, from ``w_ij``, ``h_{i-1}`` and ``h_i``."""
+        """Return the states of histories and window after a step, from ``w_ij``, ``h_{i-1}`` and ``h_i``."""
         pasts = self.pasts(memory, state, query, hidden)
         return {name: part.next(pasts[name], weights, previous) for name, part in self.carrying.items()}
 
@@ -228,7 +228,7 @@ class Attention(Part, nn.Module):
         raise self.lacks("a score defines energies(query, keys, *features)")
 
     def memory(self, encoded: Encoded) -> Memory:
-        """The input of every step, computed once per sentence."""
+        """Return the input of every step, computed once per sentence."""
         keys, positions = self.key_norm(self.key(encoded.annotations)), real_positions(encoded.padding_mask)
         known = {name: part.remember(encoded.annotations) for name, part in self.carrying.items()}
         return Memory(keys, encoded.annotations, encoded.padding_mask, positions, encoded.embeddings, histories=known)
@@ -259,7 +259,7 @@ class Attention(Part, nn.Module):
         return attended._replace(context=attended.context.to(query.dtype))
 
     def read(self, weights: Tensor, memory: Memory) -> Attended:
-        """The context and the weights, for weights shaped as :meth:`energies`."""
+        """Return the context and the weights, for weights with the shape of :meth:`energies`."""
         weights = weights.flatten(0, -2)  # N x S
         return Attended(weighted_sum(weights, memory.values), weights)
 
@@ -350,8 +350,8 @@ class MultiHeadAttention(ScaledAttention):
     """``c_i = W_o [c_1; ...; c_h]``, with heads ``c = Σ_j w_ij W_v s_j`` that score as :class:`ScaledAttention`.
 
     (Vaswani et al. 2017 §3.2.2.)  The keys of all heads together have width ``A``, and so have the values; the context
-    is as wide as an annotation.  The weights are the heads' mean; histories read it.  A history's term of the energies
-    is added to every head.
+    is as wide as an annotation.  The weights are the mean over the heads, which histories read.  A history's term of
+    the energies is added to every head.
 
     Args:
         heads: number of heads of --attention-score multihead.
@@ -383,7 +383,7 @@ class MultiHeadAttention(ScaledAttention):
 class AttentionViaAttention(nn.Module):
     """Attention to a lower level that is guided by attention to an upper one (Zhao and Zhang 2018 §3.2).
 
-    ``c^w`` is the context of the upper level for the query ``r``; ``c^c`` is that of the lower level, where the
+    ``c^w`` is the context of the upper level for the query ``r``; ``c^c`` is the context of the lower level, where the
     projected query is ``W_cr r + W_cc c^w``.  The context is ``c = [c^w; c^c]``.  ``c^w`` is a weighted sum, so
     ``W_cc c^w`` is a weighted sum of annotations that are projected once.
 
@@ -403,25 +403,25 @@ class AttentionViaAttention(nn.Module):
         return self.upper.independent and self.lower.independent
 
     def start(self, memory: Memory) -> Dict[str, Any]:
-        """The states of the lower level before the first step."""
+        """Return the states of the lower level before the first step."""
         return self.lower.start(memory)
 
     def next(self, *step: Any) -> Dict[str, Any]:
-        """The states of the lower level after a step."""
+        """Return the states of the lower level after a step."""
         return self.lower.next(*step)
 
     def memory(self, encoded: Encoded) -> Memory:
-        """The input of every step, computed once per sentence."""
+        """Return the input of every step, computed once per sentence."""
         annotations, padding_mask = encoded.upper_annotations, encoded.upper_padding_mask
         assert annotations is not None and padding_mask is not None
         upper = self.upper.memory(encoded._replace(annotations=annotations, padding_mask=padding_mask))
-        kind = type(self.upper)  # a guide reads averages of annotations
+        kind = type(self.upper)  # annotations are projected only if the context is their weighted sum
         guide = self.lower.guide if kind.read is Attention.read and kind.forward is Attention.forward else None
         guides = None if guide is None else guide(upper.values)  # B x W x A
         return self.lower.memory(encoded)._replace(upper=upper._replace(guides=guides))
 
     def forward(self, query: Tensor, memory: Memory, state: State, added: Optional[Tensor] = None) -> Attended:
-        """Attend once to each level, as :meth:`Attention.forward`; ``added`` is added to the upper query."""
+        """Attend once to each level, as :meth:`Attention.forward`; ``added`` is added to the upper level's query."""
         memories: Any = memory.upper
         upper = self.upper(query, memories, state, added)
         guide: Optional[Tensor] = None  # N x A

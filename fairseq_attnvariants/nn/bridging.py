@@ -1,4 +1,4 @@
-"""Bridges between source and target embeddings (Kuang et al. 2018 §2), by the most attended source word."""
+"""Bridges between source and target embeddings (Kuang et al. 2018 §2), from the most attended source word."""
 
 import torch
 from torch import Tensor, nn

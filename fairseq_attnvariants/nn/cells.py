@@ -1,6 +1,6 @@
 """Recurrent cells: the equations of a step, and the modules that hold a cell's matrices.
 
-A cell reads several named inputs.  Each has a separate matrix.  So an input known for the whole sentence (the target
+A cell reads several named inputs.  Each has a separate matrix.  So an input known for all of the sentence (the target
 embeddings) is projected once, before the loop.  Only inputs that depend on the previous step are projected inside it.
 A cell's state is one tensor ``N x state width``.
 """
@@ -17,26 +17,26 @@ from .layer_norm import LayerNorm, layer_norm
 
 
 class RecurrentLinear(nn.Linear):
-    """``U h``, an ordinary linear map.  The class marks maps of a cell's own state, for :mod:`.dropout`."""
+    """``U h``, an ordinary linear map.  The class marks maps of a cell's state, for :mod:`.dropout`."""
 
 
-READ_NOW = ("context", "attended")  # what this step's attention reads
+READ_NOW = ("context", "attended")  # inputs that come from this step's attention
 
 
 def input_maps(widths: Dict[str, int], out: int, bias: bool) -> nn.ModuleDict:
-    """A matrix for each named input of these widths; the first one carries the bias, if there is one."""
+    """Return a matrix for each named input of these widths; the first one carries the bias, if there is one."""
     numbered = enumerate(widths.items())
     return nn.ModuleDict({name: nn.Linear(width, out, bias=bias and number == 0) for number, (name, width) in numbered})
 
 
 def plus(*terms: Optional[Tensor]) -> Any:
-    """The sum of the terms that are not None; None if all are."""
+    """Return the sum of the terms that are not None; None if all are None."""
     there = [term for term in terms if term is not None]
     return sum(there[1:], there[0]) if there else None
 
 
 def add_inputs(maps: nn.ModuleDict, total: Optional[Tensor], values: Dict[str, Tensor]) -> Any:
-    """``Σ W x`` over named inputs, plus a total so far, ``N x out``; None without both."""
+    """``Σ W x`` over named inputs, plus a total so far, ``N x out``; None if there is neither."""
     return plus(total, *(maps[name](value) for name, value in values.items()))
 
 
@@ -91,7 +91,7 @@ class Cell(Part, nn.Module):
             by_gate(scheme.square_, layer.weight, self.hidden_dim)  # type: ignore[arg-type]
         if self.recurrent is not None:
             by_gate(nn.init.orthogonal_, self.recurrent.weight, self.hidden_dim)
-        normalised = isinstance(self.input_norm, LayerNorm)  # which removes a value that a gate's units share
+        normalised = isinstance(self.input_norm, LayerNorm)  # which removes a bias that all units of a gate share
         carrier: Any = self.input_norm if normalised else self if self.bias is not None else [*self.inputs.values()][0]
         self.initialise_bias(carrier.bias, scheme)
 
@@ -116,14 +116,14 @@ class Cell(Part, nn.Module):
         return state if self.vectors == 1 else state.chunk(self.vectors, dim=-1)[0]
 
     def project(self, name: str, value: Tensor) -> Tensor:
-        """Project an input that is known before the loop, ``... x gates·n``; normalised, if it is the only one."""
+        """Project an input that is known before the loop, ``... x gates·n``; normalised if it is the only input."""
         term: Tensor = self.inputs[name](value)
         if len(self.inputs) == 1:
             term = self.input_norm(term)
         return term
 
     def forward(self, state: Tensor, projected: Optional[Tensor] = None, **inputs: Tensor) -> Tensor:
-        """One step.
+        """Run one step.
 
         Args:
             state: previous state, ``N x state width``.
@@ -190,7 +190,7 @@ class GRUCell(Cell):
         gates_x, candidate_x = inputs.split(parts, dim=-1)  # N x 2n and N x n
         gates_h, candidate_h = recurrent.split(parts, dim=-1)
         reset, update = (gates_x + gates_h).sigmoid_().chunk(2, dim=-1)  # N x n
-        # a copy of the slice: so the backward pass keeps the slice and not the whole tensor
+        # a copy of the slice, so that the backward pass does not keep all of the tensor
         candidate = torch.addcmul(candidate_x, reset, candidate_h.contiguous()).tanh_()
         return torch.lerp(candidate, previous, update)
 
@@ -274,8 +274,9 @@ class ContextGatedCell(nn.Module):
 
     ``z = σ(W_z y + U_z h + C_z c + b_z)``; in every gate and in the candidate it scales ``C c`` (``source``) or ``W y``
     and ``U h`` (``target``), or ``z`` scales the first and ``1 - z`` the others (``both``).  If a cell before it has
-    read the word, ``h`` itself is scaled wherever it is read, as in the authors' code.  Biases are not scaled.  ``y``
-    is every input except this step's context: the word, ``c_{i-1}`` if input is fed, and the attended features.
+    read the word, ``h`` itself is scaled wherever it is read, as in the authors' code.  Biases are not scaled.  ``c``
+    is every input from this step's attention: the context, and ``x_{t*}`` with a target-side bridge.  ``y`` is every
+    other input: the word, ``c_{i-1}`` with input feeding, and the attended features.
 
     Args:
         cell: the kind of GRU.
@@ -295,12 +296,12 @@ class ContextGatedCell(nn.Module):
         target = {name: width for name, width in inputs.items() if name not in READ_NOW}
         self.source, self.target = (input_maps(widths, sum(self.widths), bias=False) for widths in (source, target))
         self.gate = RecurrentLinear(hidden_dim, hidden_dim)
-        self.share = nn.Sigmoid()  # ``z``, as :class:`AdaptiveGRUCell`'s
+        self.share = nn.Sigmoid()  # ``z``; a module, as in :class:`AdaptiveGRUCell`
         parts = [gates * hidden_dim for gates in (*self.cell.normalised, 1)]
         self.source_norm, self.target_norm = layer_norm(norm, *parts), layer_norm(norm and len(target) > 0, *parts)
 
     def initialise(self, scheme: Scheme) -> None:
-        """Fill matrices gate by gate, as :meth:`Cell.initialise`."""
+        """Fill matrices gate by gate, as :meth:`Cell.initialise` does."""
         for layer in (*self.source.values(), *self.target.values()):
             by_gate(scheme.square_, layer.weight, self.cell.hidden_dim)  # type: ignore[arg-type]
 
@@ -310,7 +311,7 @@ class ContextGatedCell(nn.Module):
         return {**self.source, **self.target}
 
     def project(self, name: str, value: Tensor) -> Tensor:
-        """As :meth:`Cell.project`, ``... x (gates + 1)·n``."""
+        """Project an input, as :meth:`Cell.project` does, ``... x (gates + 1)·n``."""
         term: Tensor = self.target[name](value)
         if len(self.target) == 1:
             term = self.target_norm(term)
@@ -321,7 +322,7 @@ class ContextGatedCell(nn.Module):
         return self.cell.output(state)
 
     def forward(self, state: Tensor, projected: Optional[Tensor] = None, **inputs: Tensor) -> Tensor:
-        """One step, as :meth:`Cell.forward`."""
+        """Run one step, as :meth:`Cell.forward` does."""
         known = {name: inputs.pop(name) for name in [*inputs] if name in self.target}
         target = add_inputs(self.target, projected, known)  # N x (gates + 1)·n
         source = add_inputs(self.source, None, inputs)
@@ -375,12 +376,12 @@ class DeepCell(nn.Module):
         return projected
 
     def output(self, state: Tensor) -> Tensor:
-        """The last cell's output."""
+        """Return the last cell's output."""
         output: Tensor = self.cells[-1].output(state)
         return output
 
     def forward(self, state: Tensor, projected: Optional[Tensor] = None, **inputs: Tensor) -> Tensor:
-        """One step, as :meth:`Cell.forward`."""
+        """Run one step, as :meth:`Cell.forward` does."""
         first, *others = self.cells
         state = first(state, projected, **inputs)
         for cell in others:
@@ -409,18 +410,18 @@ class StackedCell(DeepCell):
         self.shares_context = "context" in cells[-1].inputs  # with all cells except the lowest, or with none
 
     def outputs(self, state: Tensor) -> List[Tensor]:
-        """The outputs of all cells, with residuals, ``... x n``."""
+        """Return the outputs of all cells, with residuals, ``... x n``."""
         found = [state]  # the lowest cell has no residual
         for number, (cell, own) in enumerate(zip(self.cells, state.chunk(len(self.cells), dim=-1)), start=1):
             found.append(with_residual(self.residuals, number, cell.output(own), found[-1]))
         return found[1:]
 
     def output(self, state: Tensor) -> Tensor:
-        """The output of the highest cell, with residuals."""
+        """Return the output of the highest cell, with residuals."""
         return self.outputs(state)[-1]
 
     def forward(self, state: Tensor, projected: Optional[Tensor] = None, **inputs: Tensor) -> Tensor:
-        """One step of every cell, as :meth:`Cell.forward`."""
+        """Run one step of every cell, as :meth:`Cell.forward` does."""
         lowest, *above = self.cells
         own, *others = state.chunk(len(self.cells), dim=-1)
         states: List[Tensor] = [lowest(own, projected, **inputs)]
@@ -433,10 +434,10 @@ class StackedCell(DeepCell):
 
 
 def with_residual(residuals: int, number: int, output: Tensor, below: Tensor) -> Tensor:
-    """The output of layer ``number``, from 1, plus its input if the layer has a residual (Wu et al. 2016)."""
+    """Return the output of layer ``number``, from 1, plus its input if the layer has a residual (Wu et al. 2016)."""
     return output + below if 0 < residuals <= number else output
 
 
 def deepened(cell: Any, kind: MakeCell, hidden_dim: int, further: int) -> Any:
-    """The cell, followed within a step by ``further`` cells of a kind that read only the state."""
+    """Return the cell, followed within a step by ``further`` cells of a kind, which read only the state."""
     return DeepCell([cell, *(kind({}, hidden_dim) for _ in range(further))]) if further else cell

@@ -1,4 +1,4 @@
-"""The encoder of char2char: convolutions turn characters into segments of a few (Lee et al. 2017, section 4).
+"""The encoder of char2char: convolutions turn characters into short segments (Lee et al. 2017, section 4).
 
 Shapes as in :mod:`.state`; here ``S`` counts characters, ``G = ⌈S / pooling⌉`` counts segments, and ``k`` is the number
 of filters of all widths.  Annotations belong to segments, and attention computes with segments.  The weights that leave
@@ -20,7 +20,7 @@ class Convolution(nn.Conv1d):
     """``relu(W [x_{j-⌊w/2⌋}; ...; x_{j+⌈w/2⌉-1}] + b)`` for every character, with zeros around the sentence."""
 
     def initialise(self, scheme: Scheme) -> None:
-        """The authors' values: within ±1 / √(inputs of a unit), biases within ±0.5."""
+        """Fill with the authors' values: weights within ±1 / √(inputs of a unit), biases within ±0.5."""
         bound = self.weight[0].numel() ** -0.5
         nn.init.uniform_(self.weight, -bound, bound)
         nn.init.uniform_(self.bias, -0.5, 0.5)  # type: ignore[arg-type]
@@ -40,7 +40,7 @@ class Highway(nn.Module):
         self.transform = nn.Linear(width, width)
 
     def initialise(self, scheme: Scheme) -> None:
-        """Start with a gate that carries nearly the whole input."""
+        """Fill the bias of the gate, so that it first keeps most of the input."""
         nn.init.constant_(self.transform.bias, -2.0)
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -54,12 +54,12 @@ class ConvolutionalEncoder(nn.Module):
     Filters of widths 1, 2, 3, ... go over the characters.  A segment is the maximum of each filter over its characters.
     Highway layers and an encoder of segments follow.  Segments start at the first real character and contain only real
     characters, so padding changes nothing.  (In the authors' code the maximum of an incomplete last segment also covers
-    filters centred behind the sentence.)
+    filters centred after the sentence.)
 
     Args:
         input_dim: width ``m`` of the characters' embeddings.
         filters: numbers of filters of width 1, 2, 3, ...
-        pooling: characters in a segment.
+        pooling: number of characters in a segment.
         highways: number of highway layers.
         above: the encoder of segments, whose input is as wide as all filters together.
     """
@@ -82,7 +82,7 @@ class ConvolutionalEncoder(nn.Module):
             embedded: ``B x S x m``; zero at padding.
             padding_mask: True at padding, ``B x S``.
         """
-        characters, beyond = self.pack_left(embedded, ~padding_mask)  # B x S' x m, B x S', from the first real one on
+        characters, beyond = self.pack_left(embedded, ~padding_mask)  # B x S' x m, B x S', from the first character on
         found = [convolution(characters.transpose(1, 2)) for convolution in self.convolutions]
         whole = torch.cat(found, dim=1).masked_fill(beyond.unsqueeze(1), 0)  # B x k x S'; nothing is below zero
         whole = F.pad(whole, (0, -whole.size(2) % self.pooling)).unflatten(2, (-1, self.pooling))  # B x k x G x pooling

@@ -27,12 +27,12 @@ class Copies(NamedTuple):
 
 
 class Copying(nn.Module):
-    """A readout that generates a word as another one does, or copies it (See et al. 2017 eq. 8, 9).
+    """A readout that generates a word by another readout, or copies it (See et al. 2017 eq. 8, 9).
 
     ``p = σ(u·c + v·s + x·y + b)``, ``P(w) = p P_vocab(w) + (1-p) Σ_{j: x_j = w} w_j``.
 
     Args:
-        readout: leads to ``P_vocab``.
+        readout: the generating readout, for ``P_vocab``.
         widths: of ``s``, ``y`` and ``c``.
         symbols: the index of the target symbol for each source symbol.
     """
@@ -48,22 +48,25 @@ class Copying(nn.Module):
         self.register_buffer("symbols", symbols, persistent=False)  # the dictionaries determine it
 
     def forward(self, hidden: Tensor, target: Tensor, context: Tensor) -> Tensor:
-        """The generating readout's features, and ``log p - log(1-p)``, ``N x T x (f + 1)``; its arguments."""
+        """Return the features of the generating readout, which has the same arguments, and ``log p - log(1-p)``.
+
+        ``N x T x (f + 1)``.
+        """
         choice = self.hidden(hidden) + self.target(target) + self.context(context)
         return torch.cat([self.readout(hidden, target, context), choice], dim=2)
 
     def remember(self, encoded: Encoded) -> Copies:
-        """As :meth:`.readout.Readout.remember`."""
+        """Return the readout's entry in the memory, see :meth:`.readout.Readout.remember`."""
         symbols = self.symbols[encoded.tokens]
-        same = symbols.unsqueeze(2).eq(symbols.unsqueeze(1))  # B x S x S, once a sentence
+        same = symbols.unsqueeze(2).eq(symbols.unsqueeze(1))  # B x S x S, once per sentence
         return Copies(symbols, same.int().argmax(2), self.readout.remember(encoded))
 
     def start(self, memory: Memory) -> Any:
-        """As :meth:`.readout.Readout.start`."""
+        """Return the readout's state before the first step, see :meth:`.readout.Readout.start`."""
         return self.readout.start(memory._replace(readout=memory.readout.generating))
 
     def predict(self, features: Tensor, project: Callable[[Tensor], Tensor], steps: Steps) -> Prediction:
-        """``log P``, ``N x T x V``, in float32 or better; as :meth:`.readout.Readout.predict`.
+        """``log P``, ``N x T x V``, in float32 or better; see :meth:`.readout.Readout.predict`.
 
         Only words of the source have more than ``log(p P_vocab)``.  So the added term has size ``N x T x S``:
         ``log(1 + (1-p) Σ w_j / (p P_vocab))``.  It is finite for every ``P_vocab``.
@@ -77,7 +80,7 @@ class Copying(nn.Module):
         symbols, firsts = (
             rows.unsqueeze(1).expand(-1, beam, -1).flatten(0, 1).unsqueeze(1).expand_as(weights) for rows in copies[:2]
         )
-        copied = torch.zeros_like(weights).scatter_add(2, firsts, weights)  # Σ w_j where its first word is, else 0
+        copied = torch.zeros_like(weights).scatter_add(2, firsts, weights)  # Σ w_j at a symbol's first token, else 0
         ratio = F.logsigmoid(-choice) + copied.clamp(min=torch.finfo(copied.dtype).tiny).log() - logs.gather(2, symbols)
         more = torch.where(copied > 0, F.softplus(ratio), 0.0).to(logs.dtype)  # N x T x S
         return generated._replace(output=logs.scatter_add(2, symbols, more))

@@ -53,7 +53,7 @@ class InitialState(nn.Module):
         source: ``first``, ``linear`` or ``mean``.
         source_dim: width of the map's input.
         state_dim: width of the state.
-        copies: how many layers start from it.
+        copies: number of layers that start from it.
         norm: layer normalisation after the affine map.
     """
 
@@ -85,7 +85,7 @@ class ZeroState(nn.Module):
 
     Args:
         state_dim: width of the state.
-        copies: how many layers start from it.
+        copies: number of layers that start from it.
     """
 
     def __init__(self, state_dim: int, copies: int = 1):
@@ -151,7 +151,7 @@ class Decoder(nn.Module):
         self.transition.compile(dynamic=True, **compiler)
 
     def start(self, encoded: Encoded) -> Tuple[Memory, State]:
-        """The memory of a sentence, which several hypotheses may share, and the state before the first step."""
+        """Return the memory of sentences, which several hypotheses may share, and the state before the first step."""
         memory = self.transition.attention.memory(encoded)
         memory = memory._replace(shares=encoded.shares, readout=self.readout.remember(encoded))
         if self.transition.features is not None:
@@ -192,10 +192,10 @@ class Decoder(nn.Module):
         return decoded._replace(conditions=torch.cat([state.condition.unsqueeze(1), decoded.conditions], dim=1))
 
     def chunks(self, target: Tensor, memory: Memory, state: State) -> Decoded:
-        """As :meth:`steps`, a few steps at a time, with training's dropout, recomputation and compiler."""
+        """Run :meth:`steps` for a few steps at a time, with training's dropout, recomputation and compiler."""
         decoder = drop_hidden(self, target, self.hidden_dropout)
         if self.compiled and decoder is not self:
-            decoder.compile_step(**self.compiler)  # code compiled for earlier copies serves this one, too
+            decoder.compile_step(**self.compiler)  # this copy uses the code that was compiled for earlier copies
 
         def run(*chunk: Any) -> Decoded:
             own = decoder.transition
@@ -212,14 +212,14 @@ class Decoder(nn.Module):
         return Decoded._make([*map(_joined, made), states[-1]])
 
     def steps(self, transition: Any, target: Tensor, memory: Memory, state: State) -> Decoded:
-        """As :meth:`forward`, all steps by one transition; the conditions exclude ``sd_0``."""
+        """Run all steps by one transition, as :meth:`forward` does; the conditions exclude ``sd_0``."""
         if target.size(1) > 1 and self.transition.independent:
             outputs, made, state = transition.at_once(target, memory, state)
         else:
             made, state = self.stepped(transition, target, memory, state)
             last = self.transition.last
             outputs = last.outputs(made.hidden) if self.reads_all_layers else [last.output(made.hidden)]
-        hidden = torch.cat(outputs, dim=-1) if self.reads_all_layers else outputs[-1]  # N x T x n, or of all its layers
+        hidden = torch.cat(outputs, dim=-1) if self.reads_all_layers else outputs[-1]  # N x T x n or N x T x layers·n
         contexts = made.context
         if self.above is not None:
             context = by_steps(contexts) if self.above.context_dim else None
@@ -234,9 +234,9 @@ class Decoder(nn.Module):
         return Decoded(features, weights, upper, heads, made.condition, made.terms, state)
 
     def stepped(self, transition: Any, target: Tensor, memory: Memory, state: State) -> Tuple[State, State]:
-        """The states of all steps, one after the other, in tensors ``N x T x ...``, and the last state."""
+        """Run the steps one after the other; return their states, in tensors ``N x T x ...``, and the last state."""
         projected = self.transition.project(target)
-        unbind = torch.unbind_copy if self.compiled else torch.unbind  # a view's beginning would be compiled in
+        unbind = torch.unbind_copy if self.compiled else torch.unbind  # compiled code would fix a view's offset
         words: Any = ([None] * target.size(1) if part is None else unbind(part, 1) for part in projected)
         states: List[State] = []
         for word in map(Words, *words):
@@ -244,7 +244,7 @@ class Decoder(nn.Module):
             states.append(state)
 
         def made(name: str) -> Any:
-            """A value of every step; None if the steps have none."""
+            """Return a value of every step; None if the steps have none."""
             values = [getattr(one, name) for one in states]
             return None if values[0] is None else torch.stack(values, dim=1)
 
@@ -254,7 +254,7 @@ class Decoder(nn.Module):
 
 
 def of_tokens(weights: Any, memory: Memory) -> Any:
-    """``w_tj`` of tokens, ``N x T x ... x S``, from these or from weights of segments, ``N x T x ... x G``."""
+    """Return ``w_tj`` of tokens, ``N x T x ... x S``, from weights of tokens or of segments, ``N x T x ... x G``."""
     if weights is None or memory.shares is None:
         return weights
     segments = grouped(weights, memory.shares).flatten(1, -2)  # B x kT x G
@@ -264,7 +264,7 @@ def of_tokens(weights: Any, memory: Memory) -> Any:
 
 
 def _joined(chunks: Sequence[Any]) -> Any:
-    """The chunks joined along the steps, also of each term; None if there are none."""
+    """Join chunks along the steps, also within dictionaries; None stays None."""
     if isinstance(chunks[0], dict):
         return {name: _joined([chunk[name] for chunk in chunks]) for name in chunks[0]}
     return chunks[0] if len(chunks) == 1 or chunks[0] is None else torch.cat(chunks, dim=1)  # type: ignore[arg-type]

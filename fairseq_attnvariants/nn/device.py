@@ -1,4 +1,4 @@
-"""Tells where tensors are, and whether operations there are captured."""
+"""Functions for the device of tensors, and for the capture of operations as CUDA graphs."""
 
 import contextlib
 from typing import Iterator
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 GPU = "cuda"  # the type of device that launches a kernel for each operation
-_graphs = 0  # graphs in preparation
+_graphs = 0  # open blocks of as_captured
 
 
 def on_gpu(tensor: Tensor) -> bool:
@@ -22,7 +22,7 @@ def capturing() -> bool:
 
 @contextlib.contextmanager
 def as_captured() -> Iterator[None]:
-    """Behave as within a capture: to warm up before one, or instead of one on a CPU."""
+    """Make :func:`capturing` true: to warm up before a capture, or to replace a capture on a CPU."""
     global _graphs
     _graphs += 1
     try:

@@ -13,7 +13,7 @@ from .twins import shallow, twin
 
 
 class Masked(nn.Module):
-    """``U (h ∘ m)``, with one mask ``m``, ``B x n``, for all steps; ``h`` may have only the mask's first rows."""
+    """``U (h ∘ m)``, with one mask ``m``, ``B x n``, for all steps; ``h`` may have fewer rows than the mask."""
 
     def __init__(self, product: Callable[[Tensor], Tensor], mask: Tensor):
         super().__init__()
@@ -25,14 +25,14 @@ class Masked(nn.Module):
 
 
 def drop_hidden(module: Any, sentences: Tensor, rate: float) -> Any:
-    """The module, or in training a copy that shares its parameters and has dropout on the input of recurrent products.
+    """Return the module, or in training a copy with shared parameters and dropout on the input of recurrent products.
 
     There is one mask per sentence.
 
     Args:
         module: contains cells.
         sentences: any tensor with one row per sentence, ``B x ...``.
-        rate: the share of a state that is dropped; with 0 the module itself is returned.
+        rate: the share of a state that is dropped; with 0 the function returns the module itself.
     """
     return twin(module, partial(_masked, sentences, rate)) if rate and module.training else module
 
@@ -40,7 +40,7 @@ def drop_hidden(module: Any, sentences: Tensor, rate: float) -> Any:
 def _masked(sentences: Tensor, rate: float, part: nn.Module) -> Optional[nn.Module]:
     if isinstance(part, Carrying):
         return part  # coverage is a state of source words, without dropout
-    if isinstance(part, FusedLayer):  # these kernels take no mask
+    if isinstance(part, FusedLayer):  # its kernels take no mask
         copied: FusedLayer = shallow(part)
         copied.templates = [twin(cell, partial(_masked, sentences, rate)) for cell in part.templates]
         copied.swept = True

@@ -16,7 +16,7 @@ from .state import Encoded
 class BidirectionalEncoder(nn.Module):
     """Annotations ``s_j = [→s_j; ←s_j]`` (Feng et al. 2016 §3.2), or ``[→s_j; ←s_j; x_j]`` (Kuang et al. 2018 §2.1).
 
-    If the top layers have one direction, it is their ``s_j = →s_j`` (Wu et al. 2016).
+    If the top layers have one direction, annotations are ``s_j = →s_j`` (Wu et al. 2016).
 
     Args:
         rnn: the layers.
@@ -62,8 +62,8 @@ class BidirectionalEncoder(nn.Module):
 class HierarchicalEncoder(nn.Module):
     """Reads characters from left to right, and words above them in both directions (Zhao and Zhang 2018 §3.1).
 
-    Annotations ``h^c_j`` are the states of the character RNN, and ``h^w_j = [→h_j; ←h_j]`` those of the word RNN.  The
-    word RNN reads the character state at the end of each word.
+    Annotations ``h^c_j`` are the states of the character RNN, and ``h^w_j = [→h_j; ←h_j]`` are the states of the word
+    RNN.  The word RNN reads the character state at the end of each word.
 
     Args:
         characters: the character RNN, of one direction.
@@ -120,14 +120,14 @@ def run(rnn: Layers, inputs: Tensor, padding_mask: Tensor, hidden_dropout: float
 
 
 def packed(rnn: Layers, inputs: Tensor, padding_mask: Tensor) -> Tuple[Tensor, Tensor]:
-    """Run layers over the real tokens alone; the host waits once, for their numbers.
+    """Run layers over the real tokens only; the host waits once, for the numbers of tokens.
 
     Returns outputs ``B x S x width``, zero at padding, and last states ``d x B x state width``.
     """
     batch, length = padding_mask.shape
     real = ~padding_mask.cpu()
     lengths, order = real.sum(1).clamp(min=1).sort(descending=True, stable=True)
-    columns = real.int().argsort(dim=1, descending=True, stable=True)[order]  # the real ones first
+    columns = real.int().argsort(dim=1, descending=True, stable=True)[order]  # the real tokens first
     begun = torch.arange(length).unsqueeze(1) < lengths  # steps x sentences, in the order of their lengths
     places = (order * length + columns.T)[begun].to(inputs.device, non_blocking=True)
     sizes = begun.sum(1)[: int(lengths[0])].tolist()
@@ -139,22 +139,23 @@ def packed(rnn: Layers, inputs: Tensor, padding_mask: Tensor) -> Tuple[Tensor, T
 
 
 def even_shares(segment: Tensor, count: int) -> Tensor:
-    """Each token's even share of its segment's weight, ``B x G x S``, float32.
+    """Return each token's even share of its segment's weight, ``B x G x S``, float32.
 
-    Takes each token's segment, ``B x S``, -1 at padding, and the number ``G`` of segments.
+    The arguments are each token's segment, ``B x S``, -1 at padding, and the number ``G`` of segments.
     """
     within = segment.unsqueeze(1).eq(torch.arange(count, device=segment.device).view(1, -1, 1))  # B x G x S
     return within / within.sum(2, keepdim=True).clamp(min=1)
 
 
 def pack_left(states: Tensor, chosen: Tensor) -> Tuple[Tensor, Tensor]:
-    """The chosen columns of each row of ``B x S x width``, packed to the left, and a mask that is True at the padding.
+    """Pack the chosen columns of each row of ``B x S x width`` to the left; ``chosen`` is ``B x S``.
 
-    ``B x W x width`` and ``B x W``, where ``W`` is the largest number of chosen columns; ``chosen`` is ``B x S``.
+    Returns the columns ``B x W x width``, where ``W`` is the largest number of chosen columns, and a mask ``B x W``,
+    True at padding.
     """
     counts = chosen.sum(1, keepdim=True)
     most = max(1, int(counts.max()))
     there = torch.arange(most, device=states.device) < counts  # B x W
-    columns = (~chosen).long().argsort(dim=1, stable=True)[:, :most]  # the chosen ones come first, in their order
+    columns = (~chosen).long().argsort(dim=1, stable=True)[:, :most]  # the chosen columns first, in their order
     packed_left = states.gather(1, columns.unsqueeze(2).expand(-1, -1, states.size(2)))
     return packed_left.masked_fill(~there.unsqueeze(2), 0), ~there

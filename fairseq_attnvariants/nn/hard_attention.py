@@ -25,7 +25,7 @@ Carried = Tuple[Tensor, Optional[Tensor]]
 
 
 class Block(NamedTuple):
-    """Steps of a prediction."""
+    """The results of some steps of a prediction."""
 
     output: Tensor
     """``log P(y_i)``, ``N x T x V``."""
@@ -62,7 +62,7 @@ class HardAttention(TanhReadout):
     def predict(self, features: Tensor, project: Project, steps: Steps) -> Prediction:
         rows, length = features.shape[:2]
         before = self.first(steps)
-        words = steps.words[:, 1:]  # y_i of all steps but the last
+        words = steps.words[:, 1:]  # y_i of all steps except the last
         source = steps.memory.readout["source"]
         size = max(1, BLOCK // (rows * source.size(1) * max(source.size(2), steps.symbols)))
         compute: Any = self.block
@@ -101,7 +101,7 @@ class HardAttention(TanhReadout):
     def align(
         self, features: Tensor, weights: Tensor, said: Tensor, before: Optional[Tensor], memory: Memory
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """The priors of some steps, ``N x T x S``, and the posterior of the last step."""
+        """Return the priors of some steps, ``N x T x S``, and the posterior of the last step."""
         none = weights == 0
         return weights.masked_fill(none, 1).log().masked_fill(none, NEVER), None
 
@@ -140,7 +140,7 @@ class HardMonotone(HardAttention):
 
     def first(self, steps: Steps) -> Tensor:
         prior, emissions = steps.carried
-        posterior: Tensor = prior  # where there is no word yet
+        posterior: Tensor = prior  # if there is no word yet
         if emissions is not None:
             words = steps.words[:, :1].unsqueeze(2).expand(-1, prior.size(1), 1)  # N x S x 1
             posterior = (prior + emissions.gather(2, words).squeeze(2)).log_softmax(1)
@@ -156,7 +156,7 @@ class HardMonotone(HardAttention):
         priors: List[Tensor] = []
         following: List[Optional[Tensor]] = [*said.unbind(1), *[None] * (jumps.size(1) - said.size(1))]
         for step, emission in zip(jumps.unbind(1), following):  # N x S x (D+1), N x S
-            joint = (before.unsqueeze(2) + step).unbind(2)  # type: ignore[union-attr]  # of the positions that are left
+            joint = (before.unsqueeze(2) + step).unbind(2)  # type: ignore[union-attr]  # for each d, over k
             reached = [pad(part, (d, 0), value=NEVER)[:, : part.size(1)] for d, part in enumerate(joint)]
             priors.append(torch.stack(reached).logsumexp(0))
             before = priors[-1] if emission is None else (priors[-1] + emission).log_softmax(1)

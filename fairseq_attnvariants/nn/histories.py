@@ -1,8 +1,6 @@
 """Attention histories: the recurrent paths of Feng et al. (2016), and coverage.
 
-Their terms add to the score.
-
-A history extends :class:`History`, and :data:`register_history` registers it.
+A history adds terms to the score.  It extends :class:`History`, and :data:`register_history` registers it.
 
 Shapes as in :mod:`.state`.
 """
@@ -46,15 +44,15 @@ class Carrying(Part, nn.Module):
     """A component of attention with an entry in the memory and in the state."""
 
     def remember(self, annotations: Tensor) -> Any:
-        """Its entry of the memory, computed once per sentence from ``s_j``, ``B x S x a``."""
+        """Return the component's entry in the memory, computed once per sentence from ``s_j``, ``B x S x a``."""
         return None
 
     def start(self, memory: Memory) -> Any:
-        """Its entry of the state before the first step, ``B x ...``."""
+        """Return the component's entry in the state before the first step, ``B x ...``."""
         return None
 
     def next(self, past: Past, weights: Tensor, hidden: Tensor) -> Any:
-        """Its entry of the next state, from ``w_ij``, ``N x S``; ``hidden`` is ``h_{i-1}``, ``N x n``."""
+        """Return the component's entry in the next state, from ``w_ij``, ``N x S``, and ``h_{i-1}``, ``N x n``."""
         return past.carried
 
 
@@ -66,7 +64,7 @@ class History(Carrying):
     """
 
     replaces_query = False
-    """whether the query is the state of attention's own cell, which :class:`~.transition.Transition` steps"""
+    """whether the query is the state of the query cell, which :class:`~.transition.Transition` runs"""
 
     def __init__(self, widths: Widths):
         super().__init__()
@@ -79,15 +77,15 @@ class History(Carrying):
             raise ConfigurationError(f"{what} defines none of {', '.join(terms)}, so it would change nothing")
 
     def query_term(self, past: Past) -> Optional[Tensor]:
-        """The term of the projected query, ``N x A``."""
+        """Return the term for the projected query, ``N x A``."""
         return None
 
     def key_features(self, past: Past) -> Optional[KeyFeatures]:
-        """The term of the keys, a product of features ``B x k x S x f`` and a matrix ``A x f``."""
+        """Return the factors of the term for the keys: features ``B x k x S x f`` and a matrix ``A x f``."""
         return None
 
     def energy_term(self, past: Past) -> Optional[Tensor]:
-        """The term of the energies, ``B x k x S``, float32."""
+        """Return the term for the energies, ``B x k x S``, float32."""
         return None
 
 
@@ -113,7 +111,7 @@ class StateHistory(History):
     """RNNAtt (Feng et al. 2016 §4.2): the query is ``q_{i-1}``, where ``q_i = GRU(q_{i-1}; h_{i-1}, c_i)``.
 
     Its cell, start and state belong to the decoder (``query_cell``, ``initial_query``, :attr:`.State.query`), because
-    it steps and starts with the decoder's cells.
+    the cell starts and runs together with the decoder's cells.
     """
 
     replaces_query = True
@@ -230,7 +228,7 @@ class CoverageGRUHistory(History):
         return self.cell.project("annotation", annotations)
 
     def start(self, memory: Memory) -> Tensor:
-        return memory.embeddings.new_zeros(*memory.positions.shape, self.cell.hidden_dim)  # values may be rounded
+        return memory.embeddings.new_zeros(*memory.positions.shape, self.cell.hidden_dim)  # .values may be rounded
 
     def key_features(self, past: Past) -> KeyFeatures:
         return grouped(past.carried, past.memory.keys), self.projection.weight  # B x k x S x d

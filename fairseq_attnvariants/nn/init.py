@@ -1,10 +1,10 @@
 """Initial values.
 
-There are two schemes.  As in dl4mt, square matrices are orthogonal, other matrices and embeddings N(0, 0.01²), and
-biases 0.  Or matrices are U(±√(6 / (in + out))) and embeddings U(±0.01) (Zhao and Zhang 2018).  A single number, such
-as a temperature, keeps the value that its constructor gave it.  A component with other initial values has the method
-``initialise(scheme)``, which runs after that: cells and recurrent layers (orthogonal gate by gate, biases of gates),
-convolutions, highway layers, layer normalisation and readouts.
+There are two schemes, both with biases of 0.  In dl4mt's scheme, square matrices are orthogonal, and other matrices and
+embeddings are N(0, 0.01²).  In the scheme of Zhao and Zhang (2018), matrices are U(±√(6 / (in + out))) and embeddings
+U(±0.01).  A single number, such as a learned temperature, keeps the value from its constructor.  A component with other
+initial values has the method ``initialise(scheme)``, which runs after that: cells and recurrent layers (orthogonal gate
+by gate, biases of gates), convolutions, highway layers, layer normalisation, readouts, and the normed additive score.
 """
 
 from typing import Callable, NamedTuple
@@ -17,9 +17,9 @@ class Scheme(NamedTuple):
     """The initial values of parameters."""
 
     uniform: bool = False
-    """fill matrices as Zhao and Zhang 2018, not as dl4mt"""
+    """fill matrices as in Zhao and Zhang 2018, not as in dl4mt"""
     deviation: float = 0.01
-    """standard deviation of dl4mt's scheme: 0.01 suits the papers' widths, smaller models learn sooner from more"""
+    """standard deviation of dl4mt's scheme: 0.01 suits the papers' widths; with more, smaller models learn sooner"""
     gate_bias: float = 0.0
     """bias of a GRU's reset and update gate"""
 
@@ -31,7 +31,7 @@ class Scheme(NamedTuple):
             nn.init.normal_(weight, std=self.deviation)
 
     def square_(self, weight: Tensor) -> None:
-        """As :meth:`matrix_`, but square matrices of dl4mt's scheme are orthogonal."""
+        """Fill a tensor as :meth:`matrix_` does, but square matrices of dl4mt's scheme are orthogonal."""
         orthogonal = not self.uniform and weight.dim() == 2 and weight.size(0) == weight.size(1)
         nn.init.orthogonal_(weight) if orthogonal else self.matrix_(weight)
 

@@ -1,4 +1,4 @@
-"""Layer normalisation (Ba et al. 2016), in the places where Nematus has it."""
+"""Layer normalisation (Ba et al. 2016), in the same places as in Nematus."""
 
 import torch
 from torch import Tensor, nn
@@ -32,10 +32,10 @@ class LayerNorm(nn.Module):
 
 
 def layer_norm(wanted: bool, *parts: int) -> nn.Module:
-    """Normalisation of slices of these widths, or the identity."""
+    """Return normalisation of slices of these widths, or the identity."""
     return LayerNorm(*parts) if wanted else nn.Identity()
 
 
 def at_least_float32(value: Tensor) -> Tensor:
-    """The value in float32, or in float64 if it is so: for energies, softmax and normalisation."""
+    """Return the value in float32, or in float64 if it is float64: for energies, softmax and normalisation."""
     return value.to(torch.promote_types(value.dtype, torch.float32))

@@ -1,7 +1,7 @@
-"""Recurrent layers over whole sequences.
+"""Recurrent layers over complete sequences.
 
-On CUDA, PyTorch's fused layers run.  Their backward pass on a CPU takes time in the square of the length.  So on a CPU,
-and for cells that PyTorch does not have, the equations of :mod:`.cells` are swept over the sequence.
+On CUDA, PyTorch's fused layers run.  Their backward pass on a CPU takes time quadratic in the length.  So on a CPU, and
+for cells that PyTorch does not have, :func:`sweep` applies the equations of :mod:`.cells` step by step.
 
 Shapes as in :mod:`.state`; ``d`` is the number of directions of all layers.
 """
@@ -23,7 +23,7 @@ from .twins import linear_of, twin
 
 
 def sweep(cell: Any, projected: Tensor, sizes: Sequence[int], state: Tensor, reverse: bool) -> Tuple[Tensor, Tensor]:
-    """One direction of a layer over packed sequences.
+    """Run one direction of a layer over packed sequences.
 
     A sequence that has ended (or, in reverse, not begun) has no row in a step.
 
@@ -47,7 +47,7 @@ def sweep(cell: Any, projected: Tensor, sizes: Sequence[int], state: Tensor, rev
 
 
 def over_steps(cell: Any, name: str, rows: Tensor, state: Tensor) -> Tuple[List[Tensor], Tensor]:
-    """Run a cell, or layers of cells, over steps with one input that is known before.
+    """Run a cell, or layers of cells, over steps with one input that is known in advance.
 
     Args:
         cell, name: the cell, and the name of its input.
@@ -108,7 +108,7 @@ class Layer(nn.Module):
 
 
 class SteppedLayer(Layer):
-    """A layer of any cells, which every device sweeps over.
+    """A layer of any cells, which :func:`sweep` runs on every device.
 
     A direction reads both directions of the layer below, its ``own`` or the ``other`` one.
     """
@@ -125,7 +125,7 @@ class SteppedLayer(Layer):
         return halves if self.reads == "own" else halves[::-1]
 
     def kept(self, data: Tensor) -> Tensor:
-        """Return what the directions read, side by side."""
+        """Return the inputs that the directions read, side by side."""
         return data if self.reads == "both" else torch.cat([*self.inputs(data)], dim=-1)
 
 
@@ -137,10 +137,10 @@ class FusedLayer(Layer, nn.RNNBase):
     kernels: Any
     """PyTorch's class"""
     swept = False
-    """whether CUDA sweeps over it as well, as over a layer without kernels"""
+    """whether :func:`sweep` runs it on CUDA as well, as it runs a layer without kernels"""
 
     def initialise(self, scheme: Scheme) -> None:
-        """As :meth:`~.cells.Cell.initialise`."""
+        """Fill the parameters of each direction, see :meth:`~.cells.Cell.initialise`."""
         for cell in self.cells:
             cell.initialise(scheme)
 
@@ -152,7 +152,7 @@ class FusedLayer(Layer, nn.RNNBase):
 
     @property
     def cells(self) -> List[Any]:
-        """Cells with the layer's present weights: parameters, or tensors that PyTorch's tools made of them."""
+        """Cells with the layer's current weights: parameters, or tensors that PyTorch's tools computed from them."""
         return [self._filled(cell, *weights) for cell, weights in zip(self.templates, self.all_weights)]
 
     @staticmethod
@@ -169,7 +169,7 @@ class FusedLayer(Layer, nn.RNNBase):
         return super().forward(data, sizes, initial) if swept else self.fused(data, sizes, initial)
 
     def fused(self, data: Tensor, sizes: Sequence[int], initial: Tensor) -> Tuple[Tensor, Tensor]:
-        """As :meth:`forward`, by PyTorch's kernels."""
+        """Run over sequences by PyTorch's kernels, as :meth:`forward` does."""
         weight: Any = self.weight_ih_l0
         start = tuple(part.contiguous() for part in initial.to(weight.dtype).chunk(self.kind.vectors, dim=-1))
         data = data.to(weight.dtype)
@@ -198,7 +198,7 @@ FUSED: Any = {GRUCell: GRU, LSTMCell: LSTM}
 
 
 def fused(cell: MakeCell) -> Any:
-    """The layer with PyTorch's kernels for a cell, or None; it always has a second bias."""
+    """Return the class of layers with PyTorch's kernels for a cell, or None; such a layer always has a second bias."""
     if isinstance(cell, partial) and cell.keywords.keys() == {"recurrent_bias"}:
         cell = cell.func
     return FUSED.get(cell)
@@ -217,14 +217,14 @@ class Layers(nn.Module):
         residuals: the number of the layer, from 1, from which on a layer's input is added to its output (Wu et al.
             2016), or 0.
         context_dim: width of a context that every layer reads as well (Wu et al. 2016), or 0.
-        depth: cells of a step, see :class:`~.cells.DeepCell`.
+        depth: number of cells in a step, see :class:`~.cells.DeepCell`.
         on_layers: the input is the output of another layer, so the lowest layer has dropout before it as well.
         reads: the directions of a bidirectional layer below that a direction reads: ``both``, its ``own`` or the
             ``other`` one; its residuals add the same directions.
     """
 
     layers: Any
-    """a :class:`Layer` each"""
+    """each a :class:`Layer`"""
 
     def __init__(
         self,
@@ -262,11 +262,11 @@ class Layers(nn.Module):
 
     @property
     def cell(self) -> Any:
-        """A cell, which knows the output of a state."""
+        """A cell of the lowest layer, for the output of a state."""
         return self.layers[0].cells[0]
 
     def start(self, data: Tensor, sequences: int) -> Tensor:
-        """States of zero, ``d x B x state width``."""
+        """Return states of zero, ``d x B x state width``."""
         return data.new_zeros(sum(self.directions), sequences, self.cell.state_dim)
 
     def forward(
@@ -283,7 +283,7 @@ class Layers(nn.Module):
             context: is read by every layer as well, ``sum(sizes) x context_dim``; or None.
 
         Returns:
-            the outputs of the top layer, ``sum(sizes) x its width``, and every last state, ``d x B x state width``.
+            the outputs of the top layer, ``sum(sizes) x its width``, and all last states, ``d x B x state width``.
         """
         finals: List[Tensor] = []
         for number, (layer, start) in enumerate(zip(self.layers, initial.split(self.directions)), start=1):

@@ -26,7 +26,7 @@ class AdaptiveWeighting(nn.Module):
     Args:
         widths: of ``s``, ``y`` and ``c``.
         width: width of the terms.
-        swapped: as the authors' code has it, ``W_m`` reads the second set's projections and ``W_r`` the sum of the
+        swapped: as in the authors' code, ``W_m`` reads the second set's projections and ``W_r`` the sum of the
             first set's.
     """
 
@@ -73,9 +73,9 @@ class Prediction(NamedTuple):
     """A readout's prediction of ``T`` steps."""
 
     output: Tensor
-    """logits, or logarithms of probabilities, which a softmax leaves as they are, ``N x T x V``."""
+    """logits, or logarithms of probabilities, which a log-softmax does not change, ``N x T x V``."""
     weights: Optional[Tensor] = None
-    """the model's shown attention, if it is not ``w_tj``, ``N x T x S``, float32."""
+    """the attention that the model returns, if it is not ``w_tj``, ``N x T x S``, float32."""
     carried: Any = None
     """the readout's state for the next step: tensors with the state's rows, in tuples and dictionaries."""
     terms: Dict[str, Tensor] = {}
@@ -116,7 +116,7 @@ class Readout(Part, nn.Module):
             scheme.matrix_(layer.weight)
 
     def forward(self, hidden: Tensor, target: Tensor, context: Tensor) -> Tensor:
-        """Features of every step.
+        """Return the features of every step.
 
         Args:
             hidden: ``s_t``, ``N x T x n``.
@@ -126,7 +126,7 @@ class Readout(Part, nn.Module):
         Returns:
             ``N x T x width / pieces``.
         """
-        state = self.hidden_norm(self.hidden(hidden))  # N x T x width, as the next two
+        state = self.hidden_norm(self.hidden(hidden))  # N x T x width, as word and source
         word = self.target_norm(self.target(target))
         source = self.context_norm(self.context(context))
         if self.weighting is None:
@@ -135,15 +135,15 @@ class Readout(Part, nn.Module):
         return self.finish((self.weighting(parts, hidden, target, context) * parts).sum(0))
 
     def finish(self, total: Tensor) -> Tensor:
-        """The features, from the sum."""
+        """Return the features, from the sum of the three maps."""
         raise self.lacks("a readout defines finish(total) or forward(hidden, target, context)")
 
     def remember(self, encoded: Encoded) -> Any:
-        """Its entry of the memory, computed once per sentence, with ``B`` rows."""
+        """Return the readout's entry in the memory, computed once per sentence, with ``B`` rows."""
         return None
 
     def start(self, memory: Memory) -> Any:
-        """Its state before the first step, with ``B`` rows."""
+        """Return the readout's state before the first step, with ``B`` rows."""
         return None
 
     def predict(self, features: Tensor, project: Callable[[Tensor], Tensor], steps: Steps) -> Prediction:
@@ -211,7 +211,7 @@ class StateReadout(Readout):
         """Fill nothing: there are no parameters."""
 
     def forward(self, hidden: Tensor, target: Tensor, context: Tensor) -> Tensor:
-        return hidden.contiguous()  # dropout draws in the order of memory
+        return hidden.contiguous()  # dropout draws random numbers in the order of memory
 
 
 @register_readout("relu")

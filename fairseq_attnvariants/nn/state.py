@@ -16,8 +16,8 @@ from torch import Tensor
 class Encoded(NamedTuple):
     """The encoder's output, in the columns of ``src_tokens`` whichever side the padding is on.
 
-    A second, upper level has separate annotations.  These are words above characters, in their own columns with the
-    padding on the right, or the same tokens in an upper layer.
+    A second, upper level has separate annotations.  They belong to words above characters, in separate columns with the
+    padding on the right, or to the same tokens in an upper layer.
     """
 
     annotations: Tensor
@@ -62,7 +62,7 @@ class Memory(NamedTuple):
     embeddings: Tensor
     """``x_j``, ``B x S x m``."""
     guides: Optional[Tensor] = None
-    """``W h_j``, projected for the query to the level below, ``B x W x its A``."""
+    """``W h_j``, projected for the query of the lower level, ``B x W x A``, with its ``A``."""
     upper: Optional["Memory"] = None
     """the memory of the upper level, if there is one."""
     shares: Optional[Tensor] = None
@@ -81,13 +81,13 @@ class State(NamedTuple):
     hidden: Tensor
     """``h_{i-1}`` of all cells of the transition, ``N x state width``."""
     context: Tensor
-    """``c_{i-1}``, ``N x a``, of two levels ``N x (a + a')``; zero before the first step."""
+    """``c_{i-1}``, ``N x a``, with two levels ``N x (a + a')``; zero before the first step."""
     weights: Tensor
     """``w_{i-1}``, ``N x S``, float32; zero before the first step."""
     step: Tensor
     """``i-1``, the number of earlier steps, ``N``, float32."""
     query: Optional[Tensor] = None
-    """``q_{i-1}``, the attention's own state (RNNAtt), ``N x n``."""
+    """``q_{i-1}``, the state of the query cell (RNNAtt), ``N x n``."""
     condition: Optional[Tensor] = None
     """``sd_{i-1}``, the condition (CondDec), ``N x 2n``."""
     upper_weights: Optional[Tensor] = None
@@ -108,13 +108,13 @@ Entries = TypeVar("Entries")
 
 
 def reorder(entries: Entries, order: Tensor) -> Entries:
-    """Select rows ``order`` of every tensor in tuples and dictionaries, however deep."""
+    """Select rows ``order`` of every tensor in tuples and dictionaries, at any depth."""
     selected: Entries = each(lambda tensor: tensor.index_select(0, order), entries)
     return selected
 
 
 def each(change: Callable[[Tensor], Any], entries: Any) -> Any:
-    """The same tuples and dictionaries, with every tensor changed; None stays.
+    """Return the same tuples and dictionaries, with every tensor changed; None stays None.
 
     Raises:
         TypeError: they contain something else, which cannot be reordered.
@@ -132,27 +132,27 @@ def each(change: Callable[[Tensor], Any], entries: Any) -> Any:
 
 
 def tensors(entries: Any) -> List[Tensor]:
-    """The tensors in tuples and dictionaries, however deep, in their order."""
+    """Return the tensors in tuples and dictionaries, at any depth, in order."""
     found: List[Tensor] = []
     each(found.append, entries)
     return found
 
 
 def grouped(rows: Tensor, sentences: Tensor) -> Tensor:
-    """Rows of states, grouped by sentence: ``N x ...`` as ``B x N/B x ...``."""
+    """Return rows of states, grouped by sentence: ``N x ...`` as ``B x N/B x ...``."""
     return rows.view(sentences.size(0), -1, *rows.shape[1:])
 
 
 def by_steps(values: Tensor) -> Tensor:
-    """Rows of all steps, step after step, ``T·N x ...``, from ``N x T x ...``."""
+    """Return the rows of all steps, step after step, ``T·N x ...``, from ``N x T x ...``."""
     return values.transpose(0, 1).flatten(0, 1)
 
 
 def serve(memory: Memory, hypotheses: int, order: Tensor) -> Memory:
-    """The memory after a reordering of the states that it serves, ``hypotheses`` rows per sentence.
+    """Return the memory after a reordering of the states that read it, ``hypotheses`` rows per sentence.
 
-    As long as no sentence leaves the beam, it is the same memory.  A search calls this at every step, and waits for
-    a GPU once.
+    As long as no sentence leaves the beam, this is the same memory, and the function waits for a GPU once.  A search
+    calls it at every step.
     """
     wanted = order.div(hypotheses, rounding_mode="floor")
     own, rows = memory.keys.size(0), order.size(0)

@@ -1,6 +1,6 @@
 """One step of the decoder: the order of attention and cells.
 
-The architectures differ in the order of a few components, so one step serves them all::
+The architectures differ in the order of a few components, so they share one step::
 
     rnnsearch            attend, cell              query h_{i-1}
     char2char            attend, cells             query h_{i-1} of the highest cell and y_{i-1}; all cells read c_i
@@ -8,7 +8,7 @@ The architectures differ in the order of a few components, so one step serves th
     attention via a.     cell, attend              query r_i, the new state; the cell reads c_{i-1}
     GNMT v2              cell, attend              query s', the new state; the layers above read c_i
     input feeding        the first cell also reads c_{i-1}
-    RNNAtt               the query is q_{i-1}, the state of attention's own cell
+    RNNAtt               the query is q_{i-1}, the state of the query cell
     CondDec              a condition is added to the last cell's state
     context gate         the cell that reads c_i weighs it against its other inputs
     deep transition      cells that read only the state follow; all are one cell
@@ -82,7 +82,7 @@ class Transition(nn.Module):
         before: cell before attention, or None (``rnnsearch``).
         attention: the attention.
         after: cell after attention, which reads the context, or None (attention via attention).
-        query_cell: attention's own cell (RNNAtt), or None.
+        query_cell: the cell whose state is the query (RNNAtt), or None.
         condition: CondDec's condition, or None.
         query_word: the map from the target word into attention's query, or None.
         features: attention to the source's features, a set of embeddings, or None.
@@ -121,7 +121,7 @@ class Transition(nn.Module):
 
     @property
     def independent(self) -> bool:
-        """Whether no step reads what an earlier step attended to, so that all steps may attend at once."""
+        """Whether no step reads the result of an earlier step's attention, so that all steps may attend at once."""
         reads = self.after or self.feeds_input or self.query_cell or self.condition or self.features
         return not reads and self.attention.independent
 
@@ -155,7 +155,7 @@ class Transition(nn.Module):
         return outputs, made, state._replace(**last._asdict(), hidden=hidden, step=number[:, -1] + 1)
 
     def forward(self, words: Words, memory: Memory, state: State) -> State:
-        """One step.
+        """Run one step.
 
         Args:
             words: this step's words, projected.

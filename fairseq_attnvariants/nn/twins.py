@@ -1,4 +1,4 @@
-"""Copies of modules that share their parameters and compute in another way."""
+"""Copies of modules that share the parameters and compute in another way."""
 
 from typing import Any, Callable, Optional
 
@@ -12,7 +12,7 @@ def plain_linear(part: nn.Module) -> bool:
 
 
 def twin(module: Any, replacement: Callable[[nn.Module], Optional[nn.Module]]) -> Any:
-    """A copy of a module that shares everything except the components with a replacement."""
+    """Return a copy of a module that shares everything except the components with a replacement."""
     other = replacement(module)
     if other is not None:
         return other
@@ -24,15 +24,15 @@ def twin(module: Any, replacement: Callable[[nn.Module], Optional[nn.Module]]) -
 
 
 def shallow(module: Any) -> Any:
-    """A module of the same class with the same attributes; ``copy.copy`` refuses parametrized modules."""
+    """Return a module of the same class with the same attributes; ``copy.copy`` refuses parametrized modules."""
     copied = object.__new__(type(module))
     copied.__dict__.update(module.__dict__)
-    copied.__dict__.pop("_compiled_call_impl", None)  # of a compiled module: it would run the original
+    copied.__dict__.pop("_compiled_call_impl", None)  # in a compiled module: it would run the original
     return copied
 
 
 def linear_of(like: nn.Module, weight: Tensor, bias: Optional[Tensor]) -> Any:
-    """A linear map of the same class, from tensors that need not be parameters."""
+    """Return a linear map of the same class, from tensors that need not be parameters."""
     copied = shallow(like)
     copied._parameters = {"weight": weight, "bias": bias}
     return copied

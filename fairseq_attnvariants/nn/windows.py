@@ -1,4 +1,4 @@
-"""Windows: attention may look anywhere in a sentence, or near one position per step (Luong et al. 2015).
+"""Windows: attention reads all of a sentence, or only positions near one centre per step (Luong et al. 2015).
 
 Positions and a sentence's length count real tokens from 1.  Shapes as in :mod:`.state`.
 """
@@ -15,7 +15,7 @@ from .state import Memory, State, grouped
 
 
 class Window(Carrying):
-    """A window of attention: the whole sentence, unless a subclass defines another.
+    """A window of attention: all of the sentence, unless a subclass defines another.
 
     Args:
         widths: of the query (``hidden``).
@@ -23,21 +23,21 @@ class Window(Carrying):
     """
 
     same_units: ClassVar[bool] = False
-    """whether step ``i`` looks near source position ``i``, so that source and target must count the same units"""
+    """whether step ``i`` attends near source position ``i``, so that source and target must count the same units"""
 
     def __init__(self, widths: Widths, width: Annotated[int, at_least(1)] = 10):
         super().__init__()
         self.width = width
 
     def forward(self, query: Tensor, memory: Memory, state: State) -> Tuple[Tensor, Optional[Tensor]]:
-        """A mask, True where attention does not look, and a factor of the weights elsewhere, or None.
+        """Return a mask, True at positions without attention, and a factor for the other weights, or None.
 
         Both are ``B x k x S``, or ``B x 1 x S``, for a query ``N x n``.
         """
         return memory.padding_mask.unsqueeze(1), None
 
     def look(self, past: Past) -> Tuple[Tensor, Optional[Tensor]]:
-        """As :meth:`forward`, for a window that reads its state."""
+        """Return the result of :meth:`forward`; a window that reads its state overrides this."""
         found: Tuple[Tensor, Optional[Tensor]] = self(past.query, past.memory, past.state)
         return found
 
@@ -48,7 +48,7 @@ register_window = WINDOWS.register
 
 @register_window("none")
 class NoWindow(Window):
-    """The whole sentence."""
+    """All of the sentence."""
 
     def __init__(self, widths: Widths):
         super().__init__(widths)
@@ -67,11 +67,11 @@ class MonotoneWindow(Window):
         return memory.padding_mask.unsqueeze(1) | (distance.abs() > self.width), self.factor(distance)
 
     def centre(self, query: Tensor, memory: Memory, state: State) -> Tensor:
-        """The window's centre, ``B x k``."""
+        """Return the window's centre, ``B x k``."""
         return grouped(state.step + 1, memory.positions)
 
     def factor(self, distance: Tensor) -> Optional[Tensor]:
-        """A factor of the weights, from the distance to the centre."""
+        """Return a factor of the weights, from the distance to the centre; None for no factor."""
         return None
 
 

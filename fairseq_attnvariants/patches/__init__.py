@@ -1,12 +1,12 @@
-"""Patches of fairseq, each with its reason: it starts on a current machine, and loads, trains and complains well.
+"""Patches of fairseq: for current versions of torch, safe loading, resumed trainings and clear messages.
 
-``docs/checkpoints.md`` has the one table of everything that is replaced, with the reason and the cost of each.  A
-patch without a row in that table fails a test.
+``docs/checkpoints.md`` has a table of everything that is replaced, with the reason and the cost.  A test fails if
+a patch has no row in that table.
 """
 
 
 def patch_fairseq() -> None:
-    """Import every patch, which applies it; the models and tasks of this package have to be registered before."""
+    """Apply every patch by importing it; the models and tasks of this package must be registered before."""
     from . import search, transformer  # noqa: F401
     from .loading import archives, checkpoints, evaluation  # noqa: F401
     from .messages import arguments, data, names, overrides  # noqa: F401

@@ -12,12 +12,12 @@ OLDEST_TORCH = (2, 1)
 
 
 def check_environment() -> None:
-    """Refuse a missing or wrong fairseq, one that another distribution lies over, and a missing or old torch.
+    """Refuse a missing or wrong fairseq, one mixed with another distribution's files, and a missing or old torch.
 
-    Also a working directory that was deleted, in which torch cannot find its own libraries.
+    Also refuse a deleted working directory, where torch cannot find its libraries.
 
     Raises:
-        ImportError: with the command that puts it right.
+        ImportError: with the command that corrects it.
     """
     try:
         os.getcwd()
@@ -51,7 +51,7 @@ def _check_fairseq() -> None:
 
 
 def _version(distribution: str) -> str:
-    """The installed version, or nothing."""
+    """The installed version, or an empty text."""
     try:
         return version(distribution)
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""The one way by which a function of fairseq's or torch's is replaced."""
+"""The decorator with which the patches replace functions of other packages."""
 
 import functools
 import inspect
@@ -8,12 +8,12 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def replaces(owner: Any, name: str) -> Callable[[Function], Function]:
-    """Decorate a function that takes the place of ``owner``'s ``name``, and gets what was there as its first argument.
+    """Replace the function ``name`` of ``owner`` by the decorated one, which gets the original as its first argument.
 
-    ``owner`` is a module or a class; a static method stays one, and so does a class method.
+    ``owner`` is a module or a class.  A static method stays a static method, a class method a class method.
 
     Raises:
-        AttributeError: there is nothing of this name.
+        AttributeError: ``owner`` has no attribute of this name.
     """
 
     def enter(function: Function) -> Function:

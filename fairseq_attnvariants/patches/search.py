@@ -1,6 +1,6 @@
-"""Search by CUDA graphs, whatever task and command search; options that would change nothing are refused.
+"""Search by CUDA graphs in every task and command, and refusals of options that the search cannot follow.
 
-A coverage penalty leaves no probabilities to sample from, and ``fairseq-interactive`` reads no ``--lm-path``.
+With a coverage penalty there are no probabilities to sample from.  ``fairseq-interactive`` does not read ``--lm-path``.
 """
 
 from fairseq.models import FairseqLanguageModel
@@ -13,10 +13,10 @@ from .replaced import replaces
 
 @replaces(FairseqTask, "build_generator")
 def build_generator(plain, self, models, args, seq_gen_cls=None, extra_gen_cls_kwargs=None, *more, **named):
-    """The static search is the default for models of this package, unless ``cuda_graphs`` is false.
+    """Build the static search by default for models of this package, unless ``cuda_graphs`` is false.
 
     Raises:
-        ConfigurationError: ``--sampling`` has a coverage penalty, or ``--lm-path`` is no language model or is not read.
+        ConfigurationError: ``--sampling`` with a coverage penalty; ``--lm-path`` is no language model or not read.
     """
     penalised = any(getattr(getattr(model, "decoder", None), "coverage_penalty", 0) for model in models)
     if getattr(args, "sampling", False) and penalised:

@@ -1,4 +1,4 @@
-"""Stock Transformers on a current torch."""
+"""Support for stock Transformers on current versions of torch."""
 
 import torch
 
@@ -10,11 +10,11 @@ if hasattr(torch, "_transformer_encoder_layer_fwd"):
 
     @replaces(torch, "_transformer_encoder_layer_fwd")
     def allow_padding_masks(fused, *args, **options):
-        """Let torch's fused encoder layer take a mask whose kind is not named for a padding mask.
+        """Make torch's fused encoder layer treat a mask without a type as a padding mask.
 
-        Since torch 1.13 the kind has to be named, which fairseq's Transformer does not do: with padded sources, as
-        ``fairseq-generate`` has them in a batch, it dies of ``Mask Type should be defined`` (fairseq issues 4858 and
-        4899).  What fairseq gives there is always a padding mask.
+        Since torch 1.13 a mask needs a type, which fairseq's Transformer does not give.  With padded sources, as in
+        batches of ``fairseq-generate``, it fails with ``Mask Type should be defined`` (fairseq issues 4858 and 4899).
+        fairseq's mask there is always a padding mask.
         """
         if len(args) == MASKS + 1 and args[MASKS] is not None and "mask_type" not in options:
             options["mask_type"] = 1  # torch's number for a padding mask, batch x source

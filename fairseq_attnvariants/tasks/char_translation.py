@@ -23,9 +23,9 @@ from .scores import SummedScore, log_scores
 logger = logging.getLogger(__name__)
 
 DICTIONARY_SIZE = 304  # 300 characters and fairseq's four special symbols
-# translations of at most A symbols for each of the source's (a subword has about four characters), and B more
+# a translation has at most A symbols for each source symbol (a subword has about four characters), and B more
 MAX_LEN_A, MAX_LEN_A_SUBWORDS, MAX_LEN_B = 3, 12, 200
-# noncharacters, one for each side, so that an unknown character counts as one and never as translated
+# noncharacters, one for each side, so that an unknown character counts as one character and never as correct
 UNKNOWN_IN_REFERENCE, UNKNOWN_IN_HYPOTHESIS = "\ufffe", "\uffff"
 
 
@@ -41,32 +41,32 @@ class CharTranslationConfig(TranslationConfig):
 
 
 class SourceOnly:
-    """Subwords of sources; targets are plain characters, which have none to join."""
+    """A model of subwords for sources alone; targets are characters, which have no subwords to join."""
 
     def __init__(self, bpe: Any):
         self.bpe = bpe
 
     def encode(self, text: str) -> str:
-        """The subwords of a source."""
+        """Cut a source into subwords."""
         return self.bpe.encode(text)
 
     def decode(self, text: str) -> str:
-        """A translation as it is."""
+        """Return a translation unchanged."""
         return text
 
 
 @register_task("char_translation", dataclass=CharTranslationConfig)
 class CharTranslationTask(TranslationTask):
-    """Text in, text out, characters inside.
+    """Translation from text to text by models on characters.
 
     A source is its characters, a space and EOS, so that every word ends with a space; a target is its characters and
     EOS.  ``source_dictionary`` and ``target_dictionary`` are :class:`CharacterDictionary`.  Alignments count symbols.
-    With ``--source-subwords`` a source is as the stock task has it, and so is its dictionary.
+    With ``--source-subwords`` sources and their dictionary are those of the stock task.
     fairseq-generate scores words with ``--scoring sacrebleu``; its default counts 4-grams of characters.
 
     Raises:
-        ConfigurationError: the data folder's dictionaries are not of characters, or are where they should not be;
-            ``--num-batch-buckets`` is set, or ``--max-train-characters`` below 0.
+        ConfigurationError: a dictionary of the data folder does not have the symbols, characters or subwords, that the
+            options need; ``--num-batch-buckets`` is set; or ``--max-train-characters`` is below 0.
     """
 
     def __init__(self, cfg: CharTranslationConfig, src_dict: Dictionary, tgt_dict: CharacterDictionary):
@@ -102,7 +102,7 @@ class CharTranslationTask(TranslationTask):
     def build_dictionary(
         cls, filenames, workers: int = 1, threshold: int = -1, nwords: int = -1, padding_factor: int = 8
     ) -> CharacterDictionary:
-        """The most frequent characters of files of text; ``nwords`` counts four special symbols and is 304 if unset."""
+        """The most frequent characters of text files; ``nwords`` includes four special symbols and is 304 if unset."""
         dictionary = CharacterDictionary()
         for filename in filenames:
             Dictionary.add_file_to_dictionary(filename, dictionary, to_characters, workers)
@@ -110,13 +110,13 @@ class CharTranslationTask(TranslationTask):
         return dictionary
 
     def load_dataset(self, split, epoch=1, combine=False, **kwargs) -> None:
-        """Load a split; its sources end in a space and EOS."""
+        """Load a split; sources of characters end in a space and EOS."""
         super().load_dataset(split, epoch, combine, **kwargs)
         limit = self.cfg.max_source_positions if self.cfg.truncate_source else sys.maxsize
         self._end_last_words(self.datasets[split], limit)
 
     def build_dataset_for_inference(self, src_tokens, src_lengths, constraints=None) -> LanguagePairDataset:
-        """A dataset of encoded sources, in which they end in a space and EOS."""
+        """Return a dataset of encoded sources; sources of characters end in a space and EOS."""
         return self._end_last_words(super().build_dataset_for_inference(src_tokens, src_lengths, constraints))
 
     def _end_last_words(self, pairs: LanguagePairDataset, limit: int = sys.maxsize) -> LanguagePairDataset:
@@ -128,10 +128,10 @@ class CharTranslationTask(TranslationTask):
         return pairs
 
     def build_bpe(self, args):
-        """With ``--source-subwords``, a model of subwords for the source alone.
+        """Build a model of subwords; with ``--source-subwords`` it applies to sources alone.
 
         Raises:
-            ConfigurationError: fairseq-interactive would cut constraints, too.
+            ConfigurationError: fairseq-interactive would cut constraints into subwords, too.
         """
         bpe = super().build_bpe(args)
         if bpe is None or not self.cfg.source_subwords:
@@ -144,14 +144,14 @@ class CharTranslationTask(TranslationTask):
         return SourceOnly(bpe)
 
     def build_criterion(self, cfg, *more):
-        """The stock task's; a process that has one trains, or validates."""
+        """Build the stock task's criterion, and note that this process trains or validates."""
         self.trains = True
         return super().build_criterion(cfg, *more)
 
     def filter_indices_by_size(self, indices, dataset, max_positions=None, ignore_invalid_inputs=False):
-        """Leave out what is too long: in training, by ``--max-train-characters`` too.
+        """Leave out pairs that are too long; in training also those that exceed ``--max-train-characters``.
 
-        Only training and ``--skip-invalid-size-inputs-valid-test`` ignore invalid inputs; anything else stops at them.
+        Only training and ``--skip-invalid-size-inputs-valid-test`` ignore invalid inputs; otherwise they are an error.
         """
         limit = self.cfg.max_train_characters
         training = self.trains and dataset is self.datasets.get(self.cfg.train_subset)
@@ -166,18 +166,18 @@ class CharTranslationTask(TranslationTask):
         return found
 
     def build_generator(self, models, args, *more, **named):
-        """A generator whose limit on length suits characters.
+        """Build a generator whose limit on length suits characters.
 
-        ``--max-len-a`` and ``--max-len-b`` are 3 and 200, and 12 and 200 for a source of subwords, where both have
-        fairseq's defaults, 0 and 200, which look the same given or not; any other value of either is kept.
+        If ``--max-len-a`` and ``--max-len-b`` both have fairseq's defaults, 0 and 200, they become 3 and 200, or 12 and
+        200 for a source of subwords, even if the defaults were given on the command line.  Otherwise both are kept.
         """
         self.constrained = bool(getattr(args, "constraints", None))
         args = with_limits(args, MAX_LEN_A_SUBWORDS if self.cfg.source_subwords else MAX_LEN_A, MAX_LEN_B)
         return super().build_generator(models, args, *more, **named)
 
     def valid_step(self, sample, model, criterion):
-        """As the stock task's, with the counts of BLEU and chrF, one number each, among what is logged."""
-        # not TranslationTask's, which logs BLEU alone
+        """Validate a batch; with ``--eval-bleu`` the logged numbers include the counts of BLEU and chrF."""
+        # the method of TranslationTask logs BLEU alone
         loss, sample_size, logging_output = FairseqTask.valid_step(self, sample, model, criterion)
         if self.cfg.eval_bleu:
             hypotheses, references = self._translate(sample, model)
@@ -186,7 +186,7 @@ class CharTranslationTask(TranslationTask):
         return loss, sample_size, logging_output
 
     def reduce_metrics(self, logging_outputs, criterion) -> None:
-        """Log what the criterion logs, and in validation ``bleu`` and ``chrf`` of all counts so far."""
+        """Log the criterion's metrics, and in validation ``bleu`` and ``chrf`` of all counts so far."""
         FairseqTask.reduce_metrics(self, logging_outputs, criterion)
         for score in self.scores:
             log_scores(logging_outputs, score.keys, {score.name: score.score})
@@ -207,7 +207,7 @@ class CharTranslationTask(TranslationTask):
 
 
 class SpaceBeforeEOS(BaseWrapperDataset):
-    """Encoded sentences that end in EOS, with a space put before it; cut to ``limit`` symbols with these two."""
+    """Encoded sentences, with a space before their EOS; cut to ``limit`` symbols, space and EOS included."""
 
     def __init__(self, sentences: Sequence[Tensor], sizes: Sequence[int], space: int, limit: int = sys.maxsize):
         super().__init__(sentences)
@@ -216,7 +216,7 @@ class SpaceBeforeEOS(BaseWrapperDataset):
         self._sizes = np.minimum(np.asarray(sizes, dtype=np.int64) + 1, limit)
 
     def __getitem__(self, index: int) -> Tensor:
-        """One sentence."""
+        """Return one sentence."""
         sentence = self.dataset[index]
         return torch.cat([sentence[:-1][: self.limit - 2], sentence.new_tensor([self.space]), sentence[-1:]])
 

@@ -1,6 +1,6 @@
-"""A dictionary of characters that fairseq's own commands build, save, load and binarise with.
+"""A dictionary of characters that fairseq's commands can build, save, load and binarise with.
 
-Characters are Unicode code points: nothing is normalised but white space.
+Characters are Unicode code points: only white space is normalised.
 """
 
 import re
@@ -16,7 +16,7 @@ WORD = re.compile(r"[^ \t\n\v\f\r]+")
 
 
 def single_spaced(text: str) -> str:
-    """``text`` with one space for every run of spaces, tabs and line breaks inside it, and none at its ends.
+    """Return ``text`` with one space for every run of spaces, tabs and line breaks inside it, and none at its ends.
 
     Only ASCII's white space counts; a no-break space or an ideographic space is a character like any other.
     """
@@ -59,9 +59,9 @@ class CharacterDictionary(Dictionary):
         append_eos: bool = True,
         reverse_order: bool = False,
     ) -> torch.IntTensor:
-        """The indices of a line's characters, as stock ``encode_line`` gives those of its words.
+        """Return the indices of a line's characters, as stock ``encode_line`` does for words.
 
-        ``line_tokenizer`` is not used: fairseq-preprocess passes the one that splits into words.
+        ``line_tokenizer`` is not used: fairseq-preprocess passes one that splits a line into words.
         """
         characters = to_characters(line)
         if reverse_order:
@@ -74,9 +74,9 @@ class CharacterDictionary(Dictionary):
         return torch.IntTensor(ids + [self.eos()] if append_eos else ids)
 
     def string(self, tensor, bpe_symbol=None, *options, separator="", **named) -> str:
-        """The text that indices spell, a line for each row, with single spaces.
+        """Return the text of indices, a line for each row, with single spaces.
 
-        ``bpe_symbol`` (``--post-process``) is not used: there are no parts of words to join.
+        ``bpe_symbol`` (``--post-process``) is not used: there are no subwords to join.
         """
         text = super().string(tensor, None, *options, separator=separator, **named)
         return "\n".join(map(single_spaced, text.split("\n")))

@@ -8,11 +8,11 @@ from fairseq.scoring import register_scorer
 
 COUNTS = "_right", "_strings", "_edits", "_symbols"
 EOS, UNKNOWN = 2, 3  # in every dictionary of fairseq
-NEVER = -1  # no symbol: an unknown one of a reference is never right
+NEVER = -1  # no symbol has this number, so that an unknown symbol of a reference is never right
 
 
 def edits(one: Sequence[Any], other: Sequence[Any]) -> int:
-    """The fewest symbols to insert, delete or substitute to make one sequence of another (Levenshtein 1966)."""
+    """The fewest insertions, deletions and substitutions that turn one sequence into the other (Levenshtein 1966)."""
     row = list(range(len(other) + 1))
     for i, symbol in enumerate(one, start=1):
         before, row = row, [i]
@@ -52,7 +52,7 @@ class ExactMatchScorer:
         self.total: Dict[str, int] = dict.fromkeys(COUNTS, 0)
 
     def add(self, reference: torch.Tensor, hypothesis: torch.Tensor) -> None:
-        """Count one string, given as the numbers of its symbols; EOS is none."""
+        """Count one string, given as the numbers of its symbols; EOS does not count as a symbol."""
         found = [number for number in hypothesis.tolist() if number != EOS]
         known = [NEVER if number == UNKNOWN else number for number in reference.tolist() if number != EOS]
         for name, count in counts(found, known).items():

@@ -1,4 +1,4 @@
-"""Scores from counts, which may be added over batches and processes before they become a score."""
+"""Scores from counts that are first added over batches and processes."""
 
 from functools import partial
 from typing import Any, Callable, Dict, Mapping, Sequence
@@ -8,12 +8,12 @@ from sacrebleu.metrics.base import Metric
 
 
 class SummedScore:
-    """One of sacrebleu's metrics, taken apart into counts and score.
+    """A metric of sacrebleu, split into the counts and the score that they give.
 
-    ``corpus_score`` does the same within one call and has no public way to add the counts of several.
+    sacrebleu's ``corpus_score`` does both in one call, and has no public way to add the counts of several calls.
 
     Args:
-        name: what the score is called; ``keys`` are the names of its counts, ``_NAME_0``, ``_NAME_1``, ...
+        name: the name of the score; ``keys`` are the names of its counts, ``_NAME_0``, ``_NAME_1``, ...
         metric: the metric with its settings.
     """
 
@@ -24,12 +24,12 @@ class SummedScore:
         self.keys = [f"_{name}_{i}" for i in range(len(empty))]
 
     def counts(self, hypotheses: Sequence[str], references: Sequence[str]) -> Dict[str, int]:
-        """The counts of one or more sentences, added."""
+        """The sums of the counts of sentences."""
         rows = self.metric._extract_corpus_statistics(hypotheses, [references])
         return {key: sum(column) for key, column in zip(self.keys, zip(*rows))}
 
     def score(self, counts: Mapping[str, int]) -> float:
-        """The score, from 0 to 100, of added counts."""
+        """The score of added counts, from 0 to 100."""
         return self.metric._compute_score_from_stats([counts[key] for key in self.keys]).score
 
 
@@ -38,7 +38,7 @@ def log_scores(
     keys: Sequence[str],
     scores: Mapping[str, Callable[[Dict[str, Any]], float]],
 ) -> None:
-    """Log the counts, and each score of all counts so far by its name; log nothing if no batch was counted."""
+    """Log the counts, and by name each score of all counts so far; log nothing if no batch was counted."""
     if any(keys[0] in log for log in logging_outputs):
         for key in keys:
             metrics.log_scalar(key, int(sum(log.get(key, 0) for log in logging_outputs)))

@@ -1,9 +1,9 @@
 """Search on a vocabulary shortlist: a short target vocabulary for each batch.
 
-(Jean et al. 2015, section 3.3; L'Hostis et al. 2016.)  The list of a batch holds fairseq's special symbols, the most
-frequent target words, and the likeliest translations of every source word.  The models are cut to these rows of their
-target embeddings and of their vocabulary layer.  A search runs on the short numbering, and its results are renumbered
-at the end.  Probabilities are among the words of the list, as in Jean et al.
+See Jean et al. 2015, section 3.3, and L'Hostis et al. 2016.  The list of a batch has fairseq's special symbols, the
+most frequent target words, and the likeliest translations of every source word.  Models get only these rows of their
+target embeddings and of their vocabulary layer.  A search numbers symbols by their place in the list, and its results
+are renumbered at the end.  Probabilities are normalised over the words of the list, as in Jean et al.
 """
 
 import os
@@ -20,7 +20,7 @@ from ..nn.twins import shallow, twin
 from ..registry import ConfigurationError
 
 SPECIALS = 4  # <s>, <pad>, </s>, <unk>: they keep their numbers
-LAYERS = "output_projection", "fc_out"  # names of vocabulary layers: of models here and transformers, of the lstm
+LAYERS = "output_projection", "fc_out"  # names of the vocabulary layer: in models here and transformers, in the lstm
 
 
 class Candidate(NamedTuple):
@@ -36,10 +36,10 @@ class Shortlist:
     """The target words of the shortlist for a batch of sources.
 
     Args:
-        rows: of the table; rows with words that the dictionaries lack are left out.
-        source, target: dictionaries.
-        size: the number of a source word's likeliest translations that are in its list.
-        frequent: the number of most frequent words that are in every list.  They are counted by links; words without
+        rows: the rows of the table; rows with words that the dictionaries lack are left out.
+        source, target: the dictionaries.
+        size: the number of likeliest translations of a source word in a list.
+        frequent: the number of most frequent words in every list.  Frequency is the number of links; words without
             links follow in the dictionary's order.
 
     Raises:
@@ -65,17 +65,17 @@ class Shortlist:
         self.by_frequency = torch.tensor([*range(SPECIALS), *words, *rest])
         """all target symbols, the special ones first"""
         self.candidates = torch.full((len(source), size), target.pad())
-        """the translations of each source symbol, filled up with padding, which is in every list"""
+        """the translations of each source symbol; the other places have padding, which is in every list"""
         for number, found in candidates.items():
             best = torch.tensor([target for _, target in sorted(found)[:size]])
             self.candidates[number, : len(best)] = best
 
     def symbols(self, sources: Tensor, *others: Tensor, least: int = 0) -> Tensor:
-        """The list of a batch: numbers of target symbols, each once and in their order.
+        """Return the list of a batch: the numbers of target symbols, sorted, each once.
 
         Args:
-            sources: tokens.
-            others: target symbols that are in the list as well.
+            sources: the sources' tokens.
+            others: further target symbols for the list.
             least: the smallest number of frequent words.
         """
         always = self.by_frequency[: SPECIALS + max(self.frequent, least)]
@@ -85,10 +85,10 @@ class Shortlist:
 
 
 def read_candidates(path: str) -> Iterator[Candidate]:
-    """Read what ``fairseq-attnvariants lexicon --candidates`` wrote: source, target, count and share, tabs between.
+    """Read the table from ``fairseq-attnvariants lexicon --candidates``: source, target, count and share, between tabs.
 
     Raises:
-        ConfigurationError: names the line that is something else, or the file that is not there.
+        ConfigurationError: a line is something else, or the file cannot be read.
     """
     try:
         stream = open(path, encoding="utf-8", errors="replace", newline="\n")  # noqa: SIM115 - it may be a pipe
@@ -116,7 +116,7 @@ class ShortlistGenerator:
     """fairseq's search on shortlists.
 
     Args:
-        generator: for the whole vocabulary; its strategy may be any that does not name symbols beforehand.
+        generator: the search on the full vocabulary, with any strategy that does not name symbols beforehand.
         shortlist: makes the list of a batch.
 
     Raises:
@@ -143,7 +143,7 @@ class ShortlistGenerator:
     ) -> List[List[Dict[str, Tensor]]]:
         """Translate a batch, as :meth:`fairseq.sequence_generator.SequenceGenerator.generate` does.
 
-        Forced prefixes, constraints and the symbols that a model can copy are always in the list.
+        The list always has forced prefixes, constraints and the symbols that a model can copy.
         """
         sources, whole = sample["net_input"]["src_tokens"], self.generator
         begin = whole.eos if bos_token is None else bos_token
@@ -177,10 +177,10 @@ class ShortlistGenerator:
 
 
 def vocabulary_layer(decoder: nn.Module) -> Optional[str]:
-    """The name of the layer that projects to the vocabulary; None where the embeddings' matrix does.
+    """The name of the layer that projects to the vocabulary; None if the embeddings' matrix does this.
 
     Raises:
-        ConfigurationError: there is none that can be cut.
+        ConfigurationError: the decoder has no vocabulary layer that can be cut.
     """
     embeddings = getattr(decoder, "embed_tokens", None)
     if isinstance(embeddings, nn.Embedding) and getattr(decoder, "adaptive_softmax", None) is None:
@@ -197,7 +197,7 @@ def vocabulary_layer(decoder: nn.Module) -> Optional[str]:
 
 
 def cut(model: Any, symbols: Tensor) -> Any:
-    """A model whose target vocabulary is ``symbols`` alone, in this order; it shares all other parameters."""
+    """Return a model whose target vocabulary is ``symbols`` alone, in this order; it shares all other parameters."""
     decoder, name = model.decoder, vocabulary_layer(model.decoder)
     if len(symbols) == decoder.embed_tokens.num_embeddings:
         return model
@@ -214,7 +214,7 @@ def cut(model: Any, symbols: Tensor) -> Any:
         stand_ins[whole] = layer
     for part in copying(model):
         stand_ins[part] = copied = shallow(part)
-        copied._buffers = {"symbols": torch.searchsorted(symbols, part.symbols)}  # those that it needs are among them
+        copied._buffers = {"symbols": torch.searchsorted(symbols, part.symbols)}  # symbols has all that it copies
     return with_parts(model, decoder=twin(decoder, stand_ins.get))
 
 
@@ -224,7 +224,7 @@ def copying(model: Any) -> List[Copying]:
 
 
 def with_parts(module: Any, **parts: nn.Module) -> Any:
-    """A copy of a module that shares everything with it but these parts."""
+    """Return a copy of a module that shares everything with it except these parts."""
     copied = shallow(module)
     copied._modules = {**module._modules, **parts}
     return copied

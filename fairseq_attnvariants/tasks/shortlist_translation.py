@@ -15,10 +15,10 @@ SIZE, FREQUENT = 50, 100
 
 
 def read_shortlist(options: Any, source: Dictionary, target: Dictionary) -> Optional[Shortlist]:
-    """The list of ``shortlist``, ``shortlist_size`` and ``shortlist_frequent``, or None without the first.
+    """Return the shortlist of ``shortlist``, ``shortlist_size`` and ``shortlist_frequent``; None without the first.
 
     Raises:
-        ConfigurationError: the table is none of these dictionaries' words, or an option changes nothing.
+        ConfigurationError: the table has no words of these dictionaries, or an option is below 0 or changes nothing.
     """
     sizes: List[int] = []
     for name, default in (("shortlist_size", SIZE), ("shortlist_frequent", FREQUENT)):
@@ -49,11 +49,12 @@ class ShortlistTranslationConfig(TranslationConfig):
 class ShortlistTranslationTask(TranslationTask):
     """Stock translation; ``--shortlist`` restricts search to a vocabulary shortlist.
 
-    It takes models of any task that reads the same dictionaries.  A model of ``--task translation`` needs only this
-    task's name to translate.
+    It works with models of any task that reads the same dictionaries.  To translate with a model of
+    ``--task translation``, give this task's name instead.
 
     Raises:
-        ConfigurationError: the table is none of this data folder's words, or an option changes nothing.
+        ConfigurationError: the table has no words of the data folder's dictionaries, or an option is below 0 or changes
+            nothing.
     """
 
     def __init__(self, cfg: ShortlistTranslationConfig, src_dict: Dictionary, tgt_dict: Dictionary):
@@ -61,10 +62,10 @@ class ShortlistTranslationTask(TranslationTask):
         self.shortlist = read_shortlist(cfg, src_dict, tgt_dict)
 
     def build_generator(self, models, args, seq_gen_cls=None, extra_gen_cls_kwargs=None, prefix_allowed_tokens_fn=None):
-        """Build the stock task's generator, which gets a list for each batch.
+        """Build the stock task's generator; with ``--shortlist`` it searches a shortlist for each batch.
 
         Raises:
-            ConfigurationError: what it is asked for reads the whole vocabulary.
+            ConfigurationError: an option of the search needs the full vocabulary.
         """
         allowed = prefix_allowed_tokens_fn or getattr(args, "prefix_allowed_tokens_fn", None)
         generator = super().build_generator(models, args, seq_gen_cls, extra_gen_cls_kwargs, prefix_allowed_tokens_fn)

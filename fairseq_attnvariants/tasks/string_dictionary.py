@@ -1,4 +1,4 @@
-"""A dictionary of the symbols of strings, and of the features that a source may have."""
+"""A dictionary for the symbols of strings, and for the features that a source may have."""
 
 import contextlib
 import logging
@@ -18,28 +18,28 @@ from .tsv import DECOMPOSED, symbols, tags
 logger = logging.getLogger(__name__)
 
 SEPARATED = re.compile(r"<separator:(?:U\+([0-9A-F]+)|(NFD))?> 0")
-"""Second line of a dictionary's file: by what symbols are separated; nothing for characters, NFD if decomposed."""
+"""The second line of a dictionary's file, with the separator; none for grapheme clusters, NFD if decomposed."""
 
 
 class StringDictionary(CharacterDictionary):
     """Symbols between separators, or grapheme clusters in NFC, or code points in NFD; and features.
 
-    A source with features is read and written as its symbols, a tab and the features.  They are a set: encoded, they
-    come before the symbols and in the order of their numbers, from :attr:`first_feature` on.  Features that are not in
-    the dictionary are left out.
+    The text of a source with features is its symbols, a tab and the features.  Features are a set.  In an encoded
+    source they come before the symbols, in the order of their numbers, which start at :attr:`first_feature`.  Features
+    that are not in the dictionary are left out.
     """
 
     def __init__(self, separator: str = ""):
         super().__init__()
         self.separator = separator
         self.first_feature: Optional[int] = None
-        """number of the first one; None if sources have none"""
+        """the number of the first feature; None if sources have no features"""
         self.told: Set[str] = set()
-        """lines of which something was said"""
+        """lines that were checked for warnings"""
 
     @property
     def units(self) -> str:
-        """The name of the symbols' kind in an exported package; empty for separators that it does not support."""
+        """The name of the symbols' kind in an exported package; empty if packages do not support the separator."""
         return {" ": "words", "": "graphemes", DECOMPOSED: "decomposed"}.get(self.separator, "")
 
     @classmethod
@@ -52,7 +52,7 @@ class StringDictionary(CharacterDictionary):
         return found
 
     def add_features(self, features: Dictionary) -> None:
-        """Add features, by their names there."""
+        """Add the features of a dictionary, as symbols in brackets."""
         self.first_feature = len(self)
         for name in features.symbols[features.nspecial :]:
             self.add_symbol(f"[{name}]", features.count[features.index(name)])
@@ -68,17 +68,17 @@ class StringDictionary(CharacterDictionary):
         return known + [self.letter(symbol) for symbol in found]
 
     def feature(self, name: str) -> int:
-        """The number of a feature."""
+        """The number of a feature; UNK's if it is unknown."""
         number = self.index(f"[{name}]")
         return self.unk() if number < first_feature(self) else number
 
     def letter(self, symbol: str) -> int:
-        """The number of a symbol that is no feature."""
+        """The number of a symbol; UNK's if it is unknown or a feature."""
         number = self.index(symbol)
         return number if number < first_feature(self) else self.unk()
 
     def encode_line(self, line: str, *unused: Any, append_eos: bool = True, **ignored: Any) -> torch.IntTensor:
-        """The numbers of a line's features and symbols; nothing is added to the dictionary, or counted.
+        """Return the numbers of a line's features and symbols; the dictionary does not change.
 
         Raises:
             ConfigurationError: parentheses of the features do not match.
@@ -94,7 +94,7 @@ class StringDictionary(CharacterDictionary):
         return torch.IntTensor(ids + [self.eos()] if append_eos else ids)
 
     def string(self, tensor: Any, bpe_symbol: Any = None, *options: Any, separator: str = "", **named: Any) -> str:
-        """The text of numbers, a line for each row; features come after a tab, joined by ';'."""
+        """Return the text of numbers, a line for each row; features come after a tab, joined by ';'."""
         if torch.is_tensor(tensor) and tensor.dim() == 2:
             return "\n".join(self.string(row, None, *options, **named) for row in tensor)
         numbers = [int(number) for number in tensor]
@@ -122,13 +122,13 @@ class StringDictionary(CharacterDictionary):
 
 
 def first_feature(dictionary: Dictionary) -> int:
-    """The number of the first feature of a source's dictionary, of any task, or of all symbols if there are none."""
+    """The number of the first feature in any task's source dictionary; its size if it has no features."""
     number: Optional[int] = getattr(dictionary, "first_feature", None)
     return len(dictionary) if number is None else number
 
 
 def write(dictionary: Dictionary, path: str) -> None:
-    """Save a dictionary, all or nothing, in the file that several processes may write at once."""
+    """Save a dictionary completely or not at all, because several processes may write the file at once."""
     part = f"{path}.{os.getpid()}"
     try:
         dictionary.save(part)

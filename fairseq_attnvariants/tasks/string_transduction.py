@@ -1,4 +1,4 @@
-"""Translation of strings: pronunciation, inflection, transliteration, spelling; tables in, tables out."""
+"""Transduction of strings from tables: pronunciation, inflection, transliteration, spelling."""
 
 import logging
 import os
@@ -25,7 +25,7 @@ from .tsv import Columns, Table
 
 logger = logging.getLogger(__name__)
 
-MAX_LEN_A, MAX_LEN_B = 3, 30  # at most so many symbols for each of the source's, and so many more
+MAX_LEN_A, MAX_LEN_B = 3, 30  # a result has at most A symbols for each source symbol, and B more
 
 
 @dataclass
@@ -51,16 +51,16 @@ class StringTransductionConfig(FairseqDataclass):
 
 @register_task("string_transduction", dataclass=StringTransductionConfig)
 class StringTransductionTask(TranslationTask):
-    """Tables in, strings out; validation decodes greedily, and counts what is exactly right.
+    """Transduction of strings from tables; validation decodes greedily, and counts exactly right strings.
 
-    The data folder holds ``train.tsv``, ``valid.tsv`` or ``dev.tsv``, and any ``NAME.tsv`` for ``--gen-subset NAME``.
-    Dictionaries are made of ``train.tsv`` where there are none yet: ``dict.source.txt``, ``dict.target.txt`` and, with
-    features, ``dict.features.txt``; the first two say what separates symbols.  Which columns are read goes into the
-    checkpoint, so that fairseq-generate needs no options.  In fairseq-interactive a line is a source, and with features
-    a tab and these.
+    The data folder has ``train.tsv``, ``valid.tsv`` or ``dev.tsv``, and any ``NAME.tsv`` for ``--gen-subset NAME``.
+    The task makes missing dictionaries from ``train.tsv``: ``dict.source.txt``, ``dict.target.txt`` and, with features,
+    ``dict.features.txt``; the first two record the separators.  The checkpoint records the columns, so that
+    fairseq-generate needs no options.  In fairseq-interactive a line is a source, and with features a tab and the
+    features.
 
     Raises:
-        ConfigurationError: a table cannot be read, or options do not go with the folder's dictionaries.
+        ConfigurationError: a table cannot be read, or options do not fit the folder's dictionaries.
     """
 
     def __init__(self, cfg: StringTransductionConfig, src_dict: StringDictionary, tgt_dict: StringDictionary):
@@ -78,17 +78,17 @@ class StringTransductionTask(TranslationTask):
 
     @property
     def columns(self) -> Columns:
-        """Which columns are read: those of the options, and else of the checkpoint that was loaded."""
+        """The columns to read: from the options, or else from the loaded checkpoint or the defaults."""
         return Columns(**{name: getattr(self.state, name) for name in Columns._fields})
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Take what a checkpoint says of columns that no option says."""
+        """Take the columns of a checkpoint that no option gives."""
         known = {name: column for name, column in state_dict.items() if name in Columns._fields}
         super().load_state_dict({**known, **self._given_columns(self.cfg)})
 
     @classmethod
     def setup_task(cls, cfg: StringTransductionConfig, **kwargs: Any) -> "StringTransductionTask":
-        """Read the dictionaries of the data folder, or make them of its training table."""
+        """Read the dictionaries of the data folder, or make them from its training table."""
         folder = _folder(cfg)
         if not os.path.isdir(folder):
             raise ConfigurationError(
@@ -173,7 +173,7 @@ class StringTransductionTask(TranslationTask):
             raise ConfigurationError(why if why.startswith(filename) else f"{filename}: {why}") from None
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
-        """Read a split's table."""
+        """Read the table of a split."""
         folder, training = _folder(self.cfg), split == self.cfg.train_subset
         needed = training or split == "valid"
         table = tsv.read_table(tsv.find_split(folder, split), self._read_columns(), with_targets=needed)
@@ -224,15 +224,15 @@ class StringTransductionTask(TranslationTask):
         return [torch.tensor([*ids, self.src_dict.eos()]) for ids in encoded]
 
     def build_generator(self, models: Any, args: Any, *more: Any, **named: Any) -> Any:
-        """A generator whose limit on length suits strings: 3 and 30, where ``--max-len-a`` and ``-b`` are fairseq's."""
+        """Build a generator; 3 and 30 replace fairseq's defaults of ``--max-len-a`` and ``--max-len-b``."""
         return super().build_generator(models, with_limits(args, MAX_LEN_A, MAX_LEN_B), *more, **named)
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """As every task; the stock translation task's has options of BLEU."""
+        """Build a model as other tasks do, without the stock translation task's options of BLEU."""
         return FairseqTask.build_model(self, cfg, from_checkpoint)
 
     def build_criterion(self, cfg: Any) -> Any:
-        """As every task; a criterion that logs another accuracy is refused."""
+        """Build a criterion, and refuse one that logs another accuracy."""
         if getattr(cfg, "report_accuracy", False):
             raise ConfigurationError(
                 "--report-accuracy logs the accuracy of single symbols under the name that --task string_transduction "
@@ -241,7 +241,7 @@ class StringTransductionTask(TranslationTask):
         return super().build_criterion(cfg)
 
     def valid_step(self, sample: Dict[str, Any], model: Any, criterion: Any) -> Any:
-        """As every task, and with the counts of :mod:`.exact_match`, of greedy search, among what is logged."""
+        """Validate a batch; the logged numbers include the counts of :mod:`.exact_match` for greedy search."""
         loss, sample_size, logging_output = FairseqTask.valid_step(self, sample, model, criterion)
         if self.generator is None:
             self.generator = self.build_generator([model], Namespace(beam=1))
@@ -252,7 +252,7 @@ class StringTransductionTask(TranslationTask):
         return loss, sample_size, {**logging_output, **scorer.total}
 
     def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
-        """Log what the criterion logs, and in validation ``accuracy``, ``wer`` and ``ser``."""
+        """Log the criterion's metrics, and in validation ``accuracy``, ``wer`` and ``ser``."""
         FairseqTask.reduce_metrics(self, logging_outputs, criterion)
         log_scores(logging_outputs, exact_match.COUNTS, exact_match.SCORES)
 

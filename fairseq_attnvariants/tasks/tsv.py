@@ -11,23 +11,23 @@ import regex
 from ..registry import ConfigurationError
 
 DECOMPOSED = "NFD"
-"""instead of a separator: symbols are the code points of the canonical decomposition"""
+"""the value of a separator if symbols are the code points of the canonical decomposition"""
 SEPARATORS = {"": "", "none": "", "space": " ", "decomposed": DECOMPOSED}
-"""separators of symbols, by their names; of two names the last is shown"""
-SPECIAL = frozenset(["<s>", "<pad>", "</s>", "<unk>"])  # fairseq's own symbols
+"""separators of symbols, by their names; if a separator has two names, messages use the last"""
+SPECIAL = frozenset(["<s>", "<pad>", "</s>", "<unk>"])  # symbols of fairseq
 
 
 class Columns(NamedTuple):
-    """Which columns are read, counted from 1."""
+    """The columns to read, counted from 1."""
 
     source: int = 1
     target: int = 2
     features: int = 0
-    """0 if there are none"""
+    """0 if there is no column of features"""
 
     @classmethod
     def given(cls, options: Any) -> Dict[str, int]:
-        """The numbers of the columns that options name, by the names of the columns."""
+        """The numbers of the columns that options give, by the names of the columns."""
         numbers = {name: getattr(options, f"{name}_column") for name in cls._fields}
         return {name: number for name, number in numbers.items() if number is not None}
 
@@ -39,7 +39,7 @@ class Columns(NamedTuple):
         """Refuse one column with two meanings.
 
         Raises:
-            ConfigurationError: naming the options.
+            ConfigurationError: a column has two meanings.
         """
         if len({*self} - {0}) < sum(column > 0 for column in self):
             raise ConfigurationError(
@@ -59,13 +59,13 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A file, whose row ``k`` is line ``k + 1``."""
+    """The rows of a file; row ``k`` is line ``k + 1``."""
 
     path: str
     rows: List[Row]
 
     def place(self, number: int) -> str:
-        """A row, counted from 0, for messages."""
+        """The file and the line of a row, counted from 0, for messages."""
         return f"{self.path}, line {number + 1}"
 
 
@@ -73,7 +73,7 @@ def read_separator(text: str, option: str) -> str:
     """The separator that an option names: one character, ``space``, ``none`` (the empty text) or ``decomposed``.
 
     Raises:
-        ConfigurationError: it is longer, or is a tab, which separates columns.
+        ConfigurationError: the text is longer, or is a tab, which separates columns.
     """
     if text in SEPARATORS:
         return SEPARATORS[text]
@@ -90,19 +90,19 @@ def separator_name(separator: str) -> str:
 
 
 def described(columns: Columns, separators: Sequence[str]) -> str:
-    """The columns and the symbols of tables, for messages; the separators are those of sources and of targets."""
+    """A text on the columns and the symbols of tables, for messages; takes separators of sources and of targets."""
     sources, targets = map(described_symbols, separators)
     return f"columns: {columns}; symbols of sources: {sources}, of targets: {targets}"
 
 
 def described_symbols(separator: str) -> str:
-    """The kind of the symbols, for messages."""
+    """A text on the kind of symbols, for messages."""
     kinds = {"": "characters", DECOMPOSED: "letters, marks and Hangul's jamo, decomposed"}
     return kinds.get(separator, f"separated by {separator!r}")
 
 
 def never_separated(table: Table, separators: Sequence[str]) -> Iterator[str]:
-    """A sentence about each separator, of sources and of targets, that no string of a table has, and about a ``|``."""
+    """Yield a warning for each separator that no source or no target of a table has, and for a ``|`` in a feature."""
     for side, separator in zip(("source", "target"), separators):
         if len(separator) == 1 and not any(separator in getattr(row, side) for row in table.rows):
             yield (
@@ -117,8 +117,8 @@ def read_cells(path: str) -> List[List[str]]:
     """The columns of every line, without spaces at their ends; empty lines at the end are left out.
 
     Raises:
-        ConfigurationError: naming the file, and the line that is empty or not UTF-8, or has a carriage return within or
-            another number of columns than the first one.
+        ConfigurationError: the file cannot be read or has no lines; or a line is empty or not UTF-8, has a carriage
+            return inside, or has another number of columns than the first line.
     """
     try:
         with open(path, "rb") as stream:
@@ -154,14 +154,14 @@ def read_table(
     """The rows of a file, in NFC.
 
     Args:
-        path: of the file.
-        columns: to be read.
-        with_targets: whether the column of targets has to be there, and not to be empty throughout.
-        cells: of the file, if it was read already, as a stream can be only once.
+        path: the file.
+        columns: the columns to read.
+        with_targets: whether targets are needed; if not, their column may be missing or empty in all lines.
+        cells: the file's cells if they were read already, because a stream can be read only once.
 
     Raises:
-        ConfigurationError: as :func:`read_cells`; or a column is not there, a source or a target is empty, or features
-            have unbalanced parentheses.
+        ConfigurationError: as for :func:`read_cells`; or a column is missing, a source or a target is empty, or
+            features have unbalanced parentheses.
     """
     cells = cells or read_cells(path)
     width, given = len(cells[0]), columns._asdict()
@@ -189,7 +189,7 @@ def read_table(
 
 
 def symbols(text: str, separator: str = "") -> List[str]:
-    """The symbols of a text: what is between separators, or grapheme clusters, in NFC; or code points in NFD."""
+    """The symbols of a text: the parts between separators, or grapheme clusters, in NFC; or code points in NFD."""
     if separator == DECOMPOSED:
         return [*unicodedata.normalize("NFD", text)]
     text = unicodedata.normalize("NFC", text)
@@ -197,13 +197,13 @@ def symbols(text: str, separator: str = "") -> List[str]:
 
 
 def tags(text: str) -> Tuple[str, ...]:
-    """The set of tags that features say, sorted; a tag within a layer is named with that layer.
+    """The set of tags in a text of features, sorted; the name of a tag within a layer includes the layer.
 
     ``N;ABL(PL;PSS(2,PL))`` has the tags ``ABL``, ``ABL(PL)``, ``N``, ``PSS``, ``PSS(2)`` and ``PSS(PL)``: the plural of
-    the noun and of its possessor are two tags, and a possessor has the same ones in every case.
+    the noun and of its possessor are two tags, and the tags of a possessor are the same in every case.
 
     Raises:
-        ConfigurationError: a parenthesis is without its other half, or without a name before it.
+        ConfigurationError: a parenthesis has no counterpart, or no name before it.
     """
     found: Set[str] = set()
     layers: List[str] = []
@@ -221,10 +221,10 @@ def tags(text: str) -> Tuple[str, ...]:
 
 
 def find_split(folder: str, split: str) -> str:
-    """The file of a split in a data folder: ``SPLIT.tsv``, and ``dev.tsv`` for ``valid``.
+    """The file of a split in a data folder: ``SPLIT.tsv``; for ``valid`` also ``dev.tsv``.
 
     Raises:
-        ConfigurationError: it is not there.
+        ConfigurationError: there is no such file.
     """
     names = [f"{split}.tsv", *["dev.tsv"] * (split == "valid")]
     paths = [os.path.join(folder, name) for name in names]
@@ -239,10 +239,10 @@ def find_split(folder: str, split: str) -> str:
 
 
 def check_symbols(table: Table, side: str, found: Sequence[Sequence[str]]) -> None:
-    """Refuse symbols that mean something to fairseq.
+    """Refuse strings that contain special symbols of fairseq.
 
     Raises:
-        ConfigurationError: naming the line.
+        ConfigurationError: a string has such a symbol; the message names its line.
     """
     for number, row in enumerate(found):
         if taken := SPECIAL.intersection(row):
@@ -250,10 +250,10 @@ def check_symbols(table: Table, side: str, found: Sequence[Sequence[str]]) -> No
 
 
 def check_features(table: Table, known: Container[str]) -> None:
-    """Refuse features that are symbols of fairseq, or among the known symbols of sources; and a table without any.
+    """Refuse features that are symbols of fairseq or known symbols of sources; and a table without features.
 
     Raises:
-        ConfigurationError: naming the line.
+        ConfigurationError: a feature is refused, and the message names its line; or the table has no features.
     """
     if not any(row.features for row in table.rows):
         raise ConfigurationError(f"{table.path} has no features: leave --features-column out, or name another column")

@@ -1,4 +1,4 @@
-"""Two controls of the adaptive GRU, whose gates halve all that they weigh as long as they are one half."""
+"""Two controls for the adaptive GRU, which halves everything that it weighs as long as its gates are one half."""
 
 from fairseq_attnvariants import register_cell
 from fairseq_attnvariants.nn.cells import AdaptiveGRUCell
@@ -21,7 +21,7 @@ class DoubledGRUCell(AdaptiveGRUCell):
     def initialise(self, scheme):
         super().initialise(scheme)
         for parameter in self.parameters():
-            parameter[: 3 * self.hidden_dim] *= 2  # of g nothing
+            parameter[: 3 * self.hidden_dim] *= 2  # all except the rows of g
 
 
 @register_cell("doubled_carry_gru")

@@ -1,4 +1,4 @@
-"""Graves' attention: a mixture of bells that moves over the source, by what this step's query says."""
+"""Graves' attention: a mixture of bells over the source. This step's query decides how far they move."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ from fairseq_attnvariants.registry import at_least
 
 @register_score("position")
 class Position(Attention):
-    """``e_ij`` is what histories say of position ``j``; its word says nothing."""
+    """``e_ij`` has only the terms of histories for position ``j``. The word there has no influence."""
 
     def __init__(self, widths, histories=None, norm=False, **more):
         super().__init__(widths, histories, False, **more)
@@ -42,7 +42,7 @@ class Mixture(History):
         return memory.positions.new_zeros(memory.positions.size(0), self.projection.out_features // 3)
 
     def mixture(self, past):
-        """``log α``, ``β`` and ``κ`` of this step, ``N x K``."""
+        """Return ``log α``, ``β`` and ``κ`` of this step, each ``N x K``."""
         height, width, move = at_least_float32(self.projection(past.query)).chunk(3, dim=1)
         return height, width.exp(), past.carried + move.exp()
 

@@ -1,4 +1,4 @@
-"""A mixture of softmaxes, and a criterion that keeps all of them in use, which its architecture is trained by."""
+"""A mixture of softmaxes, and the criterion of its architecture, which keeps all softmaxes in use."""
 
 from dataclasses import dataclass, field
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Simple recurrent units: a step multiplies no matrix by the state before it."""
+"""Simple recurrent units: a step does not multiply the previous state by a matrix."""
 
 import torch
 from torch import nn
@@ -12,8 +12,8 @@ class SRU(Cell):
     """Simple recurrent unit (Lei et al. 2018, equations 1 to 4), whose state is ``[h; c]``.
 
     ``f = σ(W_f x + v_f ∘ c + b_f)``, ``c' = f ∘ c + (1 - f) ∘ W x``, ``r = σ(W_r x + v_r ∘ c + b_r)``,
-    ``h' = r ∘ c' + (1 - r) ∘ W_h x``.  ``W_h``, for inputs of any width, is of the authors' code, and all four sums
-    have a bias.
+    ``h' = r ∘ c' + (1 - r) ∘ W_h x``.  ``W_h`` is from the authors' code and allows inputs of
+    any width. All four sums have a bias.
     """
 
     gates = 4

@@ -1,10 +1,10 @@
-"""Replacements for speed or memory; each computes the same as the plain equations, and says what it gains."""
+"""Replacements for speed or memory; each computes the same as the plain equations, and documents its gain."""
 
 import torch
 
 
 def compiling() -> bool:
-    """Whether ``torch.compile`` is tracing, which torch 2.3 and later can tell."""
+    """Whether ``torch.compile`` is tracing; always False before torch 2.3."""
     return getattr(torch.compiler, "is_compiling", bool)()
 
 

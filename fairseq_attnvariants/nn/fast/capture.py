@@ -1,4 +1,4 @@
-"""Captures work on a GPU in a CUDA graph, so that a failure leaves the process unharmed.
+"""Capture of work on a GPU as a CUDA graph; a failure does not harm the process.
 
 A capture records launches instead of running them.  It must not wait for the GPU, and it owns the memory it allocates.
 """
@@ -21,15 +21,15 @@ class CudaRecorder:
         self.broken: List[Any] = []
 
     def random_state(self) -> Tensor:
-        """The state of the device's random numbers."""
+        """Return the state of the device's random number generator."""
         return torch.cuda.get_rng_state(self.device)
 
     @contextlib.contextmanager
     def trial(self) -> Iterator[None]:
-        """Run the work once before its capture: waiting for the GPU, which breaks a capture, is an error here.
+        """Run the work once before its capture; waiting for the GPU would break a capture, so it is an error here.
 
-        The run launches the kernels of the capture, and libraries create what they keep for a stream and a thread, such
-        as the workspaces of cuBLAS.
+        The run launches the same kernels as the capture.  In it, libraries allocate memory that they keep per stream
+        and thread, such as the workspaces of cuBLAS.
         """
         mode = torch.cuda.get_sync_debug_mode()
         torch.cuda.set_sync_debug_mode("error")
@@ -40,18 +40,18 @@ class CudaRecorder:
             torch.cuda.set_sync_debug_mode(mode)
 
     def capture(self, launch: Callable[[], None]) -> Any:
-        """The graph of a function's launches, with ``replay()``; none of them runs yet."""
+        """Return the graph of a function's launches, which has ``replay()``; no launch runs yet."""
         graph = torch.cuda.CUDAGraph()
         torch.clear_autocast_cache()  # earlier casts would not be in the graph
         try:
-            # other threads may call CUDA meanwhile, such as NCCL's or the one that pins memory
+            # other threads may call CUDA meanwhile, such as NCCL's threads or the thread that pins memory
             with self._on_stream(), torch.cuda.graph(graph, self.pool, self.stream, capture_error_mode="thread_local"):
                 launch()
         except Exception:
             self._mend(graph)
             raise
         finally:
-            torch.clear_autocast_cache()  # its casts are in its memory
+            torch.clear_autocast_cache()  # the casts of a capture are in the graph's memory
         return graph
 
     @contextlib.contextmanager
@@ -64,14 +64,14 @@ class CudaRecorder:
         current.wait_stream(self.stream)
 
     def _mend(self, graph: Any) -> None:
-        """Clean up a broken capture: torch before 2.12 does not tell the allocator and the generator that it ended."""
-        self.broken.append(graph)  # the allocator may call it once more
+        """Clean up a broken capture: torch before 2.12 does not end it in the allocator and the generator."""
+        self.broken.append(graph)  # the allocator may call the graph once more
         with contextlib.suppress(Exception):
             torch._C._cuda_endAllocateToPool(self.stream.device_index, self.pool)
         whole = torch.cuda.graph(torch.cuda.CUDAGraph(), stream=self.stream, capture_error_mode="thread_local")
         with contextlib.suppress(Exception), self._on_stream(), whole:
-            torch.zeros(1, device=self.device)  # the generator, too, sees the end of this capture
+            torch.zeros(1, device=self.device)  # the end of this capture also reaches the generator
 
 
 RECORDERS: Dict[str, Callable[[torch.device], Any]] = {"cuda": CudaRecorder}
-"""The recorder's class, by the type of device."""
+"""The class of the recorder for each type of device."""

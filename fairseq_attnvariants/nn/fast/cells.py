@@ -1,7 +1,7 @@
 """A step of a plain cell as one kernel of PyTorch on a GPU, and all its steps as one call of cuDNN.
 
-The kernel has the cell's equation.  A class names its kernel, and only that class uses it, because a derived class may
-compute something else.
+The kernel computes the cell's equations.  A class names its kernel, and only that class uses it, because a derived
+class may compute something else.
 """
 
 from typing import Any, Optional, Tuple
@@ -16,13 +16,13 @@ from .deferred import Deferred
 
 
 def gru(inputs: Tensor, recurrent: Tensor, previous: Tensor) -> Tensor:
-    """As :meth:`~..cells.GRUCell.step`."""
+    """Return the next state, as :meth:`~..cells.GRUCell.step` does."""
     state: Tensor = torch.ops.aten._thnn_fused_gru_cell(inputs, recurrent, previous)[0]
     return state
 
 
 def lstm(inputs: Tensor, recurrent: Tensor, previous: Tensor) -> Tensor:
-    """As :meth:`~..cells.LSTMCell.step`."""
+    """Return the next state, as :meth:`~..cells.LSTMCell.step` does."""
     hidden, cell, _ = torch.ops.aten._thnn_fused_lstm_cell(inputs, recurrent, previous.chunk(2, dim=1)[1])
     return torch.cat([hidden, cell], dim=1)
 
@@ -31,7 +31,7 @@ KERNELS = {"gru": gru, "lstm": lstm}
 
 
 def stepped(cell: Any, inputs: Tensor, recurrent: Any, previous: Tensor) -> Tensor:
-    """The next state, as the cell's ``step`` computes it.
+    """Return the next state, as the cell's ``step`` does.
 
     Args:
         cell: a :class:`~..cells.Cell`.
@@ -46,7 +46,7 @@ def stepped(cell: Any, inputs: Tensor, recurrent: Any, previous: Tensor) -> Tens
 
 
 def kernel(cell: Any, value: Tensor) -> Optional[str]:
-    """The kernel that a cell's class names, if it can be launched here; else None."""
+    """Return the name of the kernel of a cell's class, or None if no kernel can be launched here."""
     launched = on_gpu(value) and not (compiling() or transforming())
     return vars(type(cell)).get("kernel") if launched else None
 
@@ -63,7 +63,7 @@ def over_all(cell: Any, inputs: Any, values: Tensor, state: Tensor) -> Tuple[Ten
 
     Args:
         cell: a GRU or an LSTM without layer normalisation.
-        inputs: the linear map of its one input.
+        inputs: the linear map of its only input.
         values: the input, ``T x N x width``.
         state: the state before the first step, ``N x state width``.
 
@@ -71,7 +71,7 @@ def over_all(cell: Any, inputs: Any, values: Tensor, state: Tensor) -> Tuple[Ten
         the outputs ``T·N x n`` and the last state.
     """
     weight, bias = inputs.weight, inputs.bias
-    second = cell.recurrent.bias  # PyTorch's cell always has one
+    second = cell.recurrent.bias  # PyTorch's cell always has a second bias
     parts = [weight, cell.recurrent.weight, bias, torch.zeros_like(bias) if second is None else second]
     flat = torch.cat([part.flatten() for part in parts])  # one block of memory, as cuDNN needs it
     weights = [own.view_as(part) for own, part in zip(flat.split([part.numel() for part in parts]), parts)]

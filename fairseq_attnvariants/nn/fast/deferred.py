@@ -1,7 +1,7 @@
 """Gradients of matrices that all steps of a loop read, formed once after the loop's backward pass.
 
 Autograd forms the gradient of a matrix at every step, as a thin product, and adds it to a sum.  In bfloat16 that sum
-loses small terms.  Here each step only notes the two factors, and one product of many notes is the gradient.
+loses small terms.  Here each step only notes the two factors, and one product of many notes forms the gradient.
 """
 
 from typing import Any, List, Optional, Tuple
@@ -19,9 +19,9 @@ MANY = 32  # notes that become a gradient at once; this limits their memory
 
 
 class Notes:
-    """The notes of a backward pass's steps: the factors of a constant's gradient.
+    """The notes of the steps in a backward pass: the factors of a constant's gradient.
 
-    A new backward pass drops the notes of one that did not end.
+    A new backward pass drops the notes of an unfinished one.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Notes:
         self.total: Optional[Tensor] = None
 
     def add(self, left: Tensor, right: Tensor) -> None:
-        """Note factors ``N x out`` and ``N x in``: the gradient is the sum of ``left.T @ right``."""
+        """Note the factors ``N x out`` and ``N x in``: the gradient is the sum of ``left.T @ right``."""
         passing = torch._C._current_graph_task_id()
         if passing != self.passing:
             self.noted, self.total, self.passing = [], None, passing
@@ -39,7 +39,7 @@ class Notes:
             self.total, self.noted = self.sum(), []
 
     def sum(self) -> Optional[Tensor]:
-        """The gradient so far, ``out x in``; None before the first note."""
+        """Return the gradient so far, ``out x in``; None before the first note."""
         if not self.noted:
             return self.total
         left, right = (torch.cat(factors) for factors in zip(*self.noted))
@@ -47,7 +47,7 @@ class Notes:
         return product if self.total is None else product.add_(self.total)
 
     def gradient(self) -> Optional[Tensor]:
-        """The gradient of a finished backward pass; forgets the notes."""
+        """Return the gradient of a finished backward pass, and drop the notes."""
         total = self.sum()
         self.noted, self.total = [], None
         return total
@@ -65,7 +65,7 @@ class Constant(Function):
     @staticmethod
     def backward(ctx: Any, further: Optional[Tensor]) -> Any:
         noted = ctx.notes.gradient()
-        # second derivatives arrive here on other ways, too
+        # further gradients arrive here if there are second derivatives
         return noted if further is None else further if noted is None else noted + further, None
 
 
@@ -93,8 +93,8 @@ class Deferred(nn.Module):
         self.notes = Notes()
         self.weight = weight
         self.bias = bias
-        self.out_features, self.in_features = weight.shape[-2:]  # of the nn.Linear that it replaces
-        self.constant: Optional[Tensor] = None  # made at the first step, because the loop may not read it
+        self.out_features, self.in_features = weight.shape[-2:]  # as in the nn.Linear that it replaces
+        self.constant: Optional[Tensor] = None  # made at the first step, because a loop may not use it
 
     def forward(self, value: Tensor) -> Tensor:
         """``... x out``, from ``... x in``."""
@@ -109,10 +109,10 @@ class Deferred(nn.Module):
 
 
 def deferred(module: Any) -> Any:
-    """The module, or, if gradients are deferred, a copy for one loop that shares the parameters.
+    """Return the module, or, if gradients are deferred, a copy for one loop that shares the parameters.
 
-    They are deferred on a CPU and in CUDA graphs, where only computing takes time.  Elsewhere on a GPU the Python code
-    takes more time than it saves.
+    Gradients are deferred on a CPU and in CUDA graphs, where only computing takes time.  Elsewhere on a GPU, the Python
+    code would take more time than deferring saves.
     """
     if not AVAILABLE or not torch.is_grad_enabled() or compiling() or transforming():
         return module

@@ -1,7 +1,7 @@
-"""Additive energies for which a step keeps only the arguments.
+"""Additive energies that keep only their arguments for the backward pass.
 
-The tensor between the arguments and the energies would be the largest of training, kept once per step.  The backward
-pass computes it again, for a few sentences at a time.  On a CPU these are very few, because large short-lived tensors
+The intermediate tensor, the argument of tanh, would be the largest of training, kept once per step.  The backward pass
+computes it again, for a few sentences at a time.  On a CPU these are very few, because large short-lived tensors
 between small lasting ones leave holes in memory.
 """
 
@@ -21,10 +21,10 @@ LARGE = 2**26  # the same on a GPU, where each block is a launch; reached if all
 
 
 def kept_small(query: Tensor, keys: Tensor, vector: Tensor, *features: KeyFeatures) -> Tensor:
-    """As :func:`~..additive.additive_energies`, keeping only the arguments."""
+    """Return the energies of :func:`~..additive.additive_energies`, keeping only the arguments."""
     if transforming():
         return additive_energies(query, keys, vector, *features)
-    if compiling():  # the compiler would keep the tensor between, for some histories
+    if compiling():  # the compiler would keep the intermediate tensor, for some histories
         energies = checkpoint(
             additive_energies, query, keys, vector, *features, use_reentrant=False, preserve_rng_state=False
         )
@@ -34,7 +34,7 @@ def kept_small(query: Tensor, keys: Tensor, vector: Tensor, *features: KeyFeatur
 
 
 def in_blocks(query: Tensor, keys: Tensor, vector: Tensor, *features: Tensor) -> Tensor:
-    """The energies, computed for a few sentences at a time; ``features`` alternate values and matrices."""
+    """Return the energies, computed for a few sentences at a time; ``features`` alternate values and matrices."""
     blocks = by_sentences(query, keys, *features[::2])
     return joined([additive_energies(own, k, vector, *zip(values, features[1::2])) for own, k, *values in blocks])
 
@@ -47,7 +47,7 @@ class _Energies(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        saved = ctx.saved_tensors  # read once: --recompute-steps computes them at each reading
+        saved = ctx.saved_tensors  # read once: --recompute-steps computes them again at each access
         query, keys, vector, *features = saved
         values, matrices = features[::2], features[1::2]
         if torch.is_grad_enabled():  # autograd forms second derivatives of the plain equation
@@ -68,14 +68,14 @@ class _Energies(Function):
 def gradients(
     vector: Tensor, matrices: Sequence[Tensor], query: Tensor, keys: Tensor, grad: Tensor, *values: Tensor
 ) -> Tuple[List[Tensor], List[Tensor]]:
-    """The gradients of each sentence's tensors (query, keys, values), and of the shared ones (vector and matrices).
+    """Return the gradients of tensors per sentence (query, keys, values) and of shared tensors (vector, matrices).
 
     Args:
-        vector, matrices: as :func:`~..additive.additive_energies`'s.
-        query, keys, values: the same, of some sentences.
-        grad: of their energies, ``B x k x S``.
+        vector, matrices: the arguments of :func:`~..additive.additive_energies`.
+        query, keys, values: its other arguments, for some sentences.
+        grad: the gradient of their energies, ``B x k x S``.
     """
-    tanh = tanh_(compared(query, keys, *zip(values, matrices)))  # B x k x S x A, as the next
+    tanh = tanh_(compared(query, keys, *zip(values, matrices)))  # B x k x S x A, as inner
     inner = torch.ops.aten.tanh_backward(grad.unsqueeze(-1) * vector, tanh)
     of_keys = inner.squeeze(1) if inner.size(1) == 1 else inner.sum(1)
     rows = [inner.sum(2), of_keys, *(inner @ matrix.to(inner.dtype) for matrix in matrices)]
@@ -85,7 +85,7 @@ def gradients(
 
 
 def by_sentences(query: Tensor, keys: Tensor, *others: Tensor) -> Iterable[Tuple[Tensor, ...]]:
-    """The same tensors in blocks of sentences."""
+    """Return the tensors, split into blocks of sentences."""
     large = max(1, query.size(1) * keys.size(1) * keys.size(2))
     size = max(1, (LARGE if on_gpu(keys) else BLOCK) // large)
     whole = query, keys, *others
@@ -93,5 +93,5 @@ def by_sentences(query: Tensor, keys: Tensor, *others: Tensor) -> Iterable[Tuple
 
 
 def joined(blocks: Sequence[Tensor]) -> Tensor:
-    """The rows of all blocks, one after the other."""
+    """Return the rows of all blocks, one after the other."""
     return blocks[0] if len(blocks) == 1 else torch.cat(list(blocks))

@@ -1,6 +1,6 @@
-"""The decoder's steps and their gradients as a pair of CUDA graphs, each launched as one.
+"""The decoder's steps and their gradients as a pair of CUDA graphs, with one launch each.
 
-A graph replays kernels as they were launched once, for the same shapes and at the same addresses.  So there is a pair
+A graph replays kernels that were launched once, for the same shapes and at the same addresses.  So there is a pair
 for each set of shapes.  All pairs share memory.  The inputs of a pair are copied there, and its outputs are copied out
 before another pair runs.  The equations are those of :mod:`..decoder`.
 """
@@ -23,7 +23,7 @@ from .deferred import AVAILABLE
 
 logger = logging.getLogger(__name__)
 
-MOST = 64  # pairs that are kept
+MOST = 64  # the largest number of pairs that are kept
 ALIGNED = 512  # bytes; tensors of a block begin at multiples of it
 
 
@@ -37,17 +37,17 @@ class Region:
         for one in like:
             own: Any = torch.empty(0, dtype=one.dtype, device=block.device)
             strides = torch.empty(one.shape, device="meta").stride()
-            # no view of the block: views share one version, by which autograd sees overwriting
+            # not views of the block: views share one version, by which autograd detects overwriting
             self.tensors.append(own.set_(block.untyped_storage(), start // one.element_size(), one.shape, strides))
             start += room(one)
 
     def fill(self, values: Iterable[Optional[Tensor]]) -> None:
-        """Copy values there, and zeros where one is None."""
+        """Copy values into the tensors, and zeros for a value of None."""
         for own, value in zip(self.tensors, values):
             own.zero_() if value is None else own.copy_(value)
 
     def copies(self) -> List[Tensor]:
-        """Copies of the tensors in separate memory, by one copy."""
+        """Return copies of the tensors in separate memory, by one copy of the block."""
         return Region(self.block.clone(), self.tensors).tensors
 
 
@@ -55,7 +55,7 @@ class Pair:
     """The graphs of one set of shapes, forward and backward, with their inputs and outputs.
 
     Raises:
-        Exception: they cannot be captured.
+        Exception: the graphs cannot be captured.
     """
 
     def __init__(self, graphs: "Graphs", entries: Any):
@@ -65,7 +65,7 @@ class Pair:
         self.network, self.parameters = aliased(graphs.network, aliases), [*aliases.values()]
         self.entries = each(lambda one: one.detach().requires_grad_(one.requires_grad), entries)
         self.wanted = [place for place, one in enumerate(self.read) if one.requires_grad]
-        with torch.random.fork_rng(recorder.devices):  # so that the trial and the capture draw no dropout
+        with torch.random.fork_rng(recorder.devices):  # dropout here does not advance the generators
             with recorder.trial():
                 like = self.tried(recorder)
             self.inputs, self.outputs, self.seeds, *self.found = graphs.regions(like)
@@ -79,11 +79,14 @@ class Pair:
 
     @property
     def read(self) -> List[Tensor]:
-        """The leaves: the inputs and the parameters."""
+        """The leaves of the computation: the inputs and the parameters."""
         return [*tensors(self.entries), *self.parameters]
 
     def tried(self, recorder: Any) -> List[List[Tensor]]:
-        """Run once: inputs, outputs, which are differentiable, and both kinds of gradients, without values."""
+        """Run once; return inputs, outputs, differentiable outputs, and gradients of inputs and of parameters.
+
+        The returned tensors have no values.
+        """
         before, made, given = recorder.random_state(), self.forward(), tensors(self.entries)
         if self.network.recompute_steps and not torch.equal(before, recorder.random_state()):
             raise RuntimeError("--recompute-steps would recompute steps with other dropout than they had")
@@ -93,7 +96,7 @@ class Pair:
         seeded = [one for one in made if one.requires_grad]
         found = dict(zip(self.wanted, self.backward([*map(torch.zeros_like, seeded)])))
         self.wanted = [place for place in self.wanted if found[place] is not None]
-        gradients: Tuple[List[Tensor], List[Tensor]] = [], []  # separate, since those of parameters live longer
+        gradients: Tuple[List[Tensor], List[Tensor]] = [], []  # separate: gradients of parameters live longer
         for place in self.wanted:
             gradients[place >= len(given)].append(found[place])
         return [[torch.empty_like(one, device="meta") for one in kind] for kind in (given, made, seeded, *gradients)]
@@ -108,19 +111,19 @@ class Pair:
         return tensors(self.decoded)
 
     def backward(self, seeds: Sequence[Tensor]) -> Sequence[Any]:
-        """Form the wanted gradients from those of the outputs, and forget the steps."""
+        """Return the wanted gradients from the gradients of the outputs, and drop the steps."""
         made, read = [one for one in tensors(self.decoded) if one.requires_grad], self.read
         self.decoded = None
-        with torch.autocast(made[0].device.type, enabled=False):  # it has ended when an update runs the backward pass
+        with torch.autocast(made[0].device.type, enabled=False):  # an update runs the backward pass outside autocast
             return torch.autograd.grad(made, [read[place] for place in self.wanted], seeds, allow_unused=True)
 
     def launch(self) -> None:
-        """Launch the kernels of the first graph."""
+        """Launch the kernels of the forward graph."""
         with torch.no_grad():
             self.outputs.fill(self.forward())
 
     def launch_back(self) -> None:
-        """Launch the kernels of the second graph."""
+        """Launch the kernels of the backward graph."""
         found = iter(self.backward(self.seeds.tensors))
         for region in self.found:
             region.fill([next(found) for _ in region.tensors])
@@ -156,8 +159,8 @@ class Replay(Function):
 class Graphs:
     """Runs a decoder in training: normally, or by graphs when the same shapes come again.
 
-    It runs normally for shapes that come for the first time, for shapes beyond the :data:`MOST` captured ones, after a
-    failed capture, and for a forward pass before the backward pass of another one.
+    It runs normally for shapes that come for the first time, for shapes beyond the :data:`MOST` captured ones, for new
+    shapes after a failed capture, and for a forward pass before the backward pass of another one.
     """
 
     def __init__(self, network: nn.Module, recorder: Any):
@@ -176,7 +179,7 @@ class Graphs:
         return type(None), ()
 
     def __call__(self, *entries: Any) -> Any:
-        """As :meth:`~..decoder.Decoder.forward`."""
+        """Run the decoder, as :meth:`~..decoder.Decoder.forward` does."""
         training = self.network.training and torch.is_grad_enabled() and not compiling() and not transforming()
         pair = self.pair(entries) if training and not self.waiting else None
         if pair is None:
@@ -185,7 +188,7 @@ class Graphs:
         return filled(pair.made, made)
 
     def pair(self, entries: Any) -> Optional[Pair]:
-        """The graphs for these inputs, captured when their shapes come for the second time, or None."""
+        """Return the graphs for these inputs, captured when their shapes come for the second time, or None."""
         parameters = [*self.network.parameters()]
         addresses = [(one.data_ptr(), one.dtype, one.requires_grad) for one in parameters]
         if addresses != self.addresses:
@@ -207,15 +210,15 @@ class Graphs:
         return self.pairs.get(key)
 
     def regions(self, like: Sequence[Sequence[Tensor]]) -> List[Region]:
-        """Groups of tensors in the shared memory of all pairs."""
+        """Return groups of tensors in the shared memory of all pairs."""
         sizes = [sum(map(room, group)) for group in like]
-        if self.block is None or len(self.block) < sum(sizes):  # earlier pairs keep the smaller one
+        if self.block is None or len(self.block) < sum(sizes):  # earlier pairs keep the smaller block
             self.block = torch.empty(sum(sizes), dtype=torch.uint8, device=self.recorder.device)
         return [*map(Region, self.block[: sum(sizes)].split(sizes), like)]
 
 
 def graphs_for(network: nn.Module, device: torch.device) -> Optional[Graphs]:
-    """Graphs of a decoder on a device; None, and a warning, if there cannot be any."""
+    """Return the graphs of a decoder on a device; None, with a warning, if graphs are not available."""
     if device.type in RECORDERS and AVAILABLE:
         return Graphs(network, RECORDERS[device.type](device))
     why = f"it needs torch 2.4, not {torch.__version__}" if device.type in RECORDERS else "there is no GPU here"
@@ -224,7 +227,7 @@ def graphs_for(network: nn.Module, device: torch.device) -> Optional[Graphs]:
 
 
 def aliased(module: Any, aliases: Mapping[nn.Parameter, nn.Parameter]) -> Any:
-    """A copy of a module and its submodules, with aliases of the parameters."""
+    """Return a copy of a module and its submodules, with aliases of the parameters."""
     copied: Any = shallow(module)
     copied._parameters = {name: None if own is None else aliases[own] for name, own in module._parameters.items()}
     copied._modules = {name: None if part is None else aliased(part, aliases) for name, part in module._modules.items()}
@@ -234,28 +237,28 @@ def aliased(module: Any, aliases: Mapping[nn.Parameter, nn.Parameter]) -> Any:
 
 
 def filled(entries: Any, values: Iterable[Tensor]) -> Any:
-    """The same tuples and dictionaries, with other tensors."""
+    """Return the same tuples and dictionaries, with other tensors."""
     rest = iter(values)
     return each(lambda _: next(rest), entries)
 
 
 def kind(one: Tensor) -> Tuple[Any, ...]:
-    """The properties of a tensor that a graph depends on."""
+    """Return the properties of a tensor that a graph depends on."""
     return tuple(one.shape), one.dtype, one.requires_grad
 
 
 def casting(device: torch.device) -> Optional[torch.dtype]:
-    """The number type of autocast; None outside of it."""
+    """Return the number type of autocast; None outside autocast."""
     return torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else None
 
 
 def room(one: Tensor) -> int:
-    """The number of bytes that a tensor takes in a block."""
+    """Return the number of bytes that a tensor takes in a block."""
     return -(-one.numel() * one.element_size() // ALIGNED) * ALIGNED
 
 
 def leaves(made: Iterable[Tensor]) -> List[Tensor]:
-    """The leaves to which a backward pass from here would give a gradient, through operations."""
+    """Return the leaves to which a backward pass through the operations of these tensors would give a gradient."""
     nodes: List[Any] = [one.grad_fn for one in made]
     seen, found = {None}, []
     while nodes:
@@ -269,7 +272,7 @@ def leaves(made: Iterable[Tensor]) -> List[Tensor]:
 
 
 def culprit(error: BaseException) -> str:
-    """The module in which an error was raised, as the beginning of a sentence; empty if it was in none."""
+    """Return the beginning of a message: the module in which an error was raised; empty if it was in no module."""
     while error.__context__ is not None:  # the end of a capture hides the cause
         error = error.__context__
     for frame, line in reversed([*traceback.walk_tb(error.__traceback__)]):

@@ -23,7 +23,7 @@ _found: "WeakKeyDictionary[Decoder, Readers]" = WeakKeyDictionary()
 
 
 class Projected(nn.Module):
-    """Replaces a linear map of the context, when the context is ``[W_1 c; W_2 c; ...]`` already."""
+    """A replacement for a linear map of the context, if the context is ``[W_1 c; W_2 c; ...]`` already."""
 
     def __init__(self, reader: nn.Linear, end: int):
         super().__init__()
@@ -48,11 +48,11 @@ class Watched(nn.Linear):
 
 
 def for_hypotheses(decoder: Decoder, memory: Memory, state: State, width: int) -> Tuple[Decoder, Memory, State]:
-    """A faster decoder, memory and first state with the same results, for several hypotheses per sentence.
+    """Return a faster decoder, memory and first state with the same results, for several hypotheses per sentence.
 
-    The decoder shares the parameters.  The three are returned unchanged if projecting takes more work, because a
-    sentence is longer than an annotation is wide, or if it gives another result, as with attention to two levels
-    or by several heads.
+    The new decoder shares the parameters.  The three are returned unchanged if projecting takes more work, because a
+    sentence is at least as long as an annotation is wide, or if it gives another result, as with attention to two
+    levels or by several heads.
 
     Args:
         decoder: the decoder, in evaluation.
@@ -66,10 +66,10 @@ def for_hypotheses(decoder: Decoder, memory: Memory, state: State, width: int) -
 
 
 def projecting(decoder: Decoder, memory: Memory, state: State, width: int) -> Tuple[Decoder, Readers]:
-    """A decoder with the same parameters that reads projected contexts, and its readers; or itself, and no readers.
+    """Return a decoder with the same parameters that reads projected contexts, and its readers, or itself and none.
 
     Args:
-        decoder, memory, state, width: see :func:`for_hypotheses`; sentences for a trial.
+        decoder, memory, state, width: see :func:`for_hypotheses`; the sentences are used for a trial.
     """
     readers = () if decoder.training else _found.get(decoder)
     if readers is None:
@@ -80,7 +80,7 @@ def projecting(decoder: Decoder, memory: Memory, state: State, width: int) -> Tu
 
 
 def projected(readers: Readers, memory: Memory, state: State) -> Tuple[Memory, State]:
-    """The memory and the first state for a decoder from :func:`projecting`."""
+    """Return the memory and the first state for a decoder from :func:`projecting`."""
     if not readers:
         return memory, state
     weight = torch.cat([reader.weight for reader in readers])
@@ -90,9 +90,9 @@ def projected(readers: Readers, memory: Memory, state: State) -> Tuple[Memory, S
 
 @torch.no_grad()
 def context_readers(decoder: Decoder, memory: Memory, state: State, width: int) -> Readers:
-    """The linear maps that read a decoder's contexts; none if something else reads contexts, too.
+    """Return the linear maps that read a decoder's contexts; none if something else reads contexts, too.
 
-    Computes two steps of two sentences three times.  Draws no random number from PyTorch's global generator.
+    Computes two steps of two sentences twice.  Draws no random number from PyTorch's global generator.
     """
     few = torch.arange(min(len(state.context), 2), device=state.context.device)
     random = torch.Generator().manual_seed(1)
@@ -116,7 +116,7 @@ def context_readers(decoder: Decoder, memory: Memory, state: State, width: int) 
         return ()
     try:
         quick = _two_steps(_reading(readers, decoder), *projected(readers, memory, state), words)
-    except Exception:  # another module met projections; its true errors come back in the plain search
+    except Exception:  # another module read projections; other errors occur again in the plain search
         return ()
     reduced = words.dtype != torch.float32 or torch.get_float32_matmul_precision() != "highest"
     tolerance = 0.05 if reduced and words.dtype != torch.float64 else 1e-3
@@ -137,7 +137,7 @@ def _two_steps(decoder: Any, memory: Memory, state: State, words: Tensor) -> Lis
 
 
 def _compared(steps: List[Any]) -> List[Tensor]:
-    """All tensors of the steps except contexts, in float64."""
+    """Return all tensors of the steps except contexts, in float64."""
     made = tuple(decoded._replace(state=decoded.state._replace(context=None)) for decoded in steps)
     return [tensor.double() for tensor in tensors(made)]
 

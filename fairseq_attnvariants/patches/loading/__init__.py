@@ -1,1 +1,1 @@
-"""Loading: a checkpoint, a configuration or an archive does no harm."""
+"""Safe loading of checkpoints, configurations and archives."""

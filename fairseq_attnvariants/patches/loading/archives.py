@@ -1,7 +1,7 @@
-"""Archives of models are unpacked into an empty folder, and stay where they are.
+"""Archives of models are unpacked into an empty folder, and are not deleted.
 
-Stock ``from_pretrained("model.tar.gz")`` unpacks whatever path a member names, deletes the archive and puts a folder in
-its place.
+Stock ``from_pretrained("model.tar.gz")`` unpacks a member to any path that it names, deletes the archive and puts a
+folder there instead.
 """
 
 import atexit
@@ -18,14 +18,16 @@ from fairseq import file_utils
 from ...registry import ConfigurationError
 from ..replaced import replaces
 
-_folders: Dict[Tuple[str, int, int], str] = {}  # of the archives unpacked so far, which may be written again
+_folders: Dict[Tuple[str, int, int], str] = {}  # by path, time and size, because an archive may be written again
 
 
 def unpack(path: str) -> str:
-    """The folder of an archive's files, or of the one folder in it that has them all; it is there until the end.
+    """Unpack an archive and return the folder of its files, which is deleted when the process ends.
+
+    If the archive holds a single folder, return that folder.
 
     Raises:
-        ConfigurationError: it is no archive, or has anything but files and folders of its own.
+        ConfigurationError: it is no archive, or has anything but files and folders inside it.
     """
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -51,10 +53,10 @@ def unpack(path: str) -> str:
 
 @replaces(file_utils, "load_archive_file")
 def load_archive_file(find, name: str) -> str:
-    """The folder of a model, unpacked here if it is an archive, before fairseq does it.
+    """The folder of a model, unpacked by :func:`unpack` instead of fairseq if it is an archive.
 
     Raises:
-        ConfigurationError: there is no such folder or archive, or as :func:`unpack`.
+        ConfigurationError: there is no such folder or archive, or :func:`unpack` raises it.
     """
     try:
         path = file_utils.cached_path(name, cache_dir=None)

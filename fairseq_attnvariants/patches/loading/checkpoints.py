@@ -1,14 +1,14 @@
-"""Nothing of a file runs when it is loaded, whatever the environment or the caller says.
+"""Loading a file never runs code from it, whatever the environment or the caller says.
 
-Stock fairseq calls ``torch.load`` with its defaults, which ``TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1`` turns into one that
-runs what the file asks for; so would a ``weights_only=False`` of a changed fairseq.  In fairseq's modules that load,
-``torch`` is therefore :class:`Torch`, whose ``load`` is :func:`load`: ``weights_only=True`` without exception.
-Everybody else's ``torch.load`` stays as it is, and so do the classes that others have allowed, in other threads too:
-torch asks for its list of them by a function, which answers with ours while :func:`load` reads a file in that thread.
+Stock fairseq calls ``torch.load`` with its defaults.  ``TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1`` makes that run code from
+the file, and so would ``weights_only=False`` in a changed fairseq.  In fairseq's modules that load files, ``torch`` is
+therefore :class:`Torch`, whose ``load`` is :func:`load` or :func:`load_checkpoint`: always ``weights_only=True``.
+``torch.load`` of other code does not change, and neither do the classes that other code has allowed, in any thread:
+torch gets its list of allowed classes from a function, which returns ours while :func:`load` reads a file in a thread.
 
-Beside tensors, stock fairseq writes ``argparse.Namespace`` (for every component without a dataclass) and, with
-``--eval-bleu``, numpy arrays of numbers.  numpy's own functions are never called with what a file says, because they
-make objects of addresses that it names: :class:`Array` and :class:`DType` take their places and are checked first.
+Besides tensors, stock fairseq writes ``argparse.Namespace`` (for every component without a dataclass) and, with
+``--eval-bleu``, numpy arrays of numbers.  numpy's functions never get unchecked content of a file, because they would
+make objects at addresses that the file names.  :class:`Array` and :class:`DType` replace them and check it first.
 """
 
 import argparse
@@ -40,34 +40,34 @@ from .plain import load as load_plain
 
 logger = logging.getLogger(__name__)
 
-OTHERS = (  # of fairseq's modules, those that load anything but checkpoints; most are of speech
+OTHERS = (  # modules of fairseq that load other files than checkpoints, most of them for speech
     "fairseq.data.codedataset",
     "fairseq.models.speech_to_text.xm_transformer",
     "fairseq.models.text_to_speech.vocoder",
     "fairseq.modules.quantization.pq.em",
 )
-WITHOUT_HOLES = (2, 10)  # of torch, which has mended CVE-2025-32434 and CVE-2026-24747 by then
+WITHOUT_HOLES = (2, 10)  # the first torch in which CVE-2025-32434 and CVE-2026-24747 are fixed
 PLAIN_NUMBERS = re.compile(r"b1|[iu][1248]|f[248]")
 GLOBAL = re.compile(r"GLOBAL ([\w.]+)|function <[^>]*?([\w.]+)( at \w+)?>")
 
 
 def can_allow() -> bool:
-    """Whether torch accepts a list of further types that a file may hold (2.4 and later)."""
+    """Whether torch accepts a list of additional types that a file may hold (2.4 and later)."""
     return hasattr(torch.serialization, "add_safe_globals")
 
 
 class Stored:
-    """A value stored by numpy, before it is checked: nothing is computed while a file is being read."""
+    """A value stored by numpy, not checked yet: nothing is computed while a file is being read."""
 
     state: Any = None
-    value: Callable[[], Any]  # numpy's value, by each kind's method; ValueError if it is more than plain numbers
+    value: Callable[[], Any]  # a method of each subclass: numpy's value, or ValueError if it is more than plain numbers
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, *arguments: Any):
         self.arguments = arguments
 
     def __setstate__(self, state: Any) -> None:
-        """Keep it for :meth:`value`."""
+        """Keep the state for :meth:`value`."""
         self.state = state
 
 
@@ -75,7 +75,7 @@ class DType(Stored):
     """Replaces ``numpy.dtype``."""
 
     def value(self) -> numpy.dtype:
-        """A plain numeric dtype, whose state says no more than the order of bytes."""
+        """A plain numeric dtype, whose state holds only the byte order."""
         code, *_ = self.arguments
         orders = [(3, order, None, None, None, -1, -1, 0) for order in "<>|="]
         if not (isinstance(code, str) and PLAIN_NUMBERS.fullmatch(code) and self.state in (None, *orders)):
@@ -87,7 +87,7 @@ class Array(Stored):
     """Replaces ``numpy.ndarray`` and the function that makes an empty one."""
 
     def value(self) -> numpy.ndarray:
-        """An array of its own memory, of as many numbers as its shape says."""
+        """An array with newly allocated memory and as many numbers as its shape says."""
         _, shape, dtype, columns_first, data = self.state
         dtype = dtype.value()
         if any(type(size) is not int or size < 0 for size in shape):
@@ -112,7 +112,7 @@ def _named(kind: type, path: str) -> type:
     return type(name, (kind,), {"__module__": module, "__qualname__": name})
 
 
-# numpy 2 moved these functions, and a checkpoint may be older or younger than the numpy that reads it
+# numpy 2 moved these functions, and a checkpoint may come from an older or newer numpy than the one that reads it
 ALLOWED = [argparse.Namespace, _named(DType, "numpy.dtype"), _named(Array, "numpy.ndarray")]
 ALLOWED += [_named(Array, f"numpy.{core}.multiarray._reconstruct") for core in ("core", "_core")]
 ALLOWED += [_named(Scalar, f"numpy.{core}.multiarray.scalar") for core in ("core", "_core")]
@@ -123,9 +123,9 @@ _allowed: contextvars.ContextVar[Optional[Dict[str, type]]] = contextvars.Contex
 
 @contextlib.contextmanager
 def allowed(kinds: Sequence[type]) -> Iterator[None]:
-    """Let torch make objects of ``kinds`` in the block, in this thread, and of no others that somebody has allowed.
+    """Let torch make objects of ``kinds`` only, in the block and in this thread.
 
-    torch's own list is of the whole process and stays as it is.
+    torch's list of allowed classes, which holds for the process, does not change.
     """
     token = _allowed.set({f"{kind.__module__}.{kind.__qualname__}": kind for kind in kinds} if can_allow() else {})
     try:
@@ -138,19 +138,19 @@ def load(file: Any, map_location: Any = "cpu", **ignored: Any) -> Any:
     """Load the tensors and plain data of a file instead of ``torch.load``, whose other arguments have no effect.
 
     Args:
-        file: a path, or a stream; the path of the latter is its name.
-        map_location: as torch has it.
-        ignored: such as ``weights_only``.
+        file: a path, or a stream, whose name is then the path.
+        map_location: as in ``torch.load``.
+        ignored: other arguments of ``torch.load``, such as ``weights_only``.
 
     Raises:
         OSError: the file cannot be read.
-        ConfigurationError: it holds anything else, or is damaged; one sentence that names the file.
+        ConfigurationError: it holds anything else, or is damaged; the message is one sentence that names the file.
     """
     path = file if isinstance(file, (str, os.PathLike)) else getattr(file, "name", None)
     path = os.fspath(path) if isinstance(path, (str, os.PathLike)) else "what is loaded"
     _warn_of_holes()
     if os.path.isfile(path):
-        if zipfile.is_zipfile(path) and not is_whole(path):  # one that is cut off is no archive, and torch refuses it
+        if zipfile.is_zipfile(path) and not is_whole(path):  # a file that is cut off is no archive; torch refuses it
             raise ConfigurationError(f"{path}: damaged, its content is not what was written")
         if _is_tar(path):
             raise ConfigurationError(f"{path}: not loaded: it is a tar archive, from a torch before 0.1.10")
@@ -160,18 +160,18 @@ def load(file: Any, map_location: Any = "cpu", **ignored: Any) -> Any:
         return _checked(content, {})
     except OSError:
         raise
-    except Exception as error:  # of a damaged file: whatever its bytes happen to ask for
-        raise ConfigurationError(f"{path}: {_reason(error)}") from None  # torch's own words advise to run what it holds
+    except Exception as error:  # a damaged file can cause any error
+        raise ConfigurationError(f"{path}: {_reason(error)}") from None  # torch's message advises to run the file
 
 
 def load_checkpoint(file: Any, map_location: Any = "cpu", **ignored: Any) -> Dict[str, Any]:
-    """A checkpoint of fairseq's, as :func:`load` reads it, whose configuration is one of plain values.
+    """Load a checkpoint of fairseq with :func:`load`, and check that its configuration holds plain values.
 
-    Where it is the ``model.safetensors`` of a folder of plain files, :func:`~.plain.load` reads it.
+    :func:`~.plain.load` reads ``model.safetensors`` in a folder of plain files.
 
     Raises:
         OSError: the file cannot be read.
-        ConfigurationError: it is none; one sentence that names the file.
+        ConfigurationError: it is no checkpoint of this kind; the message is one sentence that names the file.
     """
     path = os.fspath(file) if isinstance(file, (str, os.PathLike)) else getattr(file, "name", "the checkpoint")
     plain = os.path.basename(str(path)) == PLAIN
@@ -187,13 +187,13 @@ def load_checkpoint(file: Any, map_location: Any = "cpu", **ignored: Any) -> Dic
 
 
 def is_whole(path: str) -> bool:
-    """Whether a checkpoint is complete and unchanged since it was written, by checksums that torch ignores."""
+    """Whether a checkpoint is complete and unchanged since it was written, by checksums that torch does not compare."""
     try:
         with zipfile.ZipFile(path) as archive:
-            # torch never compresses; a few compressed bytes can be more than the memory holds
+            # torch never compresses; a few compressed bytes can expand to more than the memory holds
             stored = all(part.compress_type == zipfile.ZIP_STORED for part in archive.infolist())
             return stored and archive.testzip() is None
-    except Exception:  # of a damaged archive: whatever its bytes happen to ask for
+    except Exception:  # a damaged archive can cause any error
         return False
 
 
@@ -213,7 +213,7 @@ def _is_checkpoint(state: Any) -> bool:
 
 
 def _checked(part: Any, seen: Dict[int, Any]) -> Any:
-    """Replace placeholders by numpy's arrays; containers are changed in place."""
+    """Replace placeholders by numpy's values, in place except in tuples, and check the tensors' sizes."""
     if isinstance(part, Stored):
         return part.value()
     if isinstance(part, torch.Tensor):
@@ -237,7 +237,7 @@ def _checked(part: Any, seen: Dict[int, Any]) -> Any:
 
 
 def _check_size(tensor: torch.Tensor) -> None:
-    """Refuse a tensor that repeats a few stored numbers: a copy of it, which somebody will make, fills the memory."""
+    """Refuse a tensor that repeats a few stored numbers: a copy of it would fill the memory."""
     plain = tensor.layout == torch.strided and tensor.device.type == "cpu" and not tensor.is_quantized
     if plain and tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
         raise ValueError("a tensor of more numbers than are stored")
@@ -263,21 +263,22 @@ def _warn_of_holes() -> None:
 
 
 class Torch(types.ModuleType):
-    """``torch``, but for one function."""
+    """The module ``torch`` with another ``load``."""
 
     def __init__(self, load: Any):
         super().__init__("torch")
         self.load = load
 
     def __getattr__(self, name: str) -> Any:
-        """Everything else is torch's."""
+        """Everything else comes from torch."""
         return getattr(torch, name)
 
 
 def load_broadcast(buffer: Any, map_location: Any = None, **ignored: Any) -> Any:
-    """Load the checkpoint that the first process sends to the others; it loads it with :func:`load`.
+    """Load the checkpoint that the first process sends to the others, and that it has loaded with :func:`load`.
 
-    It holds only checked strings of a file and, instead of tensors, fairseq's own placeholders.
+    It holds only checked content of a file and, instead of tensors, fairseq's placeholders.  So before torch 2.4, which
+    cannot allow these, ``weights_only`` is False.
     """
     if not can_allow():
         return torch.load(buffer, map_location=map_location, weights_only=False)
@@ -294,12 +295,12 @@ if hasattr(torch._weights_only_unpickler, "_get_user_allowed_globals"):  # from 
 
     @replaces(torch._weights_only_unpickler, "_get_user_allowed_globals")
     def get_user_allowed_globals(get) -> Dict[str, Any]:
-        """The classes of the block of :func:`allowed` that this thread is in, or what others have allowed."""
+        """The classes that :func:`allowed` allows in this thread; outside its block, those on torch's list."""
         mine = _allowed.get()
         return get() if mine is None else mine
 
 
 @replaces(distributed, "_split_tensors_from_obj")
 def split_tensors_from_obj(split, obj, tensors):
-    """Let a checkpoint be broadcast as plain data."""
+    """Turn omegaconf's configurations into plain data before a checkpoint is broadcast."""
     return split(OmegaConf.to_container(obj) if OmegaConf.is_config(obj) else obj, tensors)

@@ -1,8 +1,8 @@
-"""A stored configuration is plain values: it names no variable of the environment, no file to compose, no pipe.
+"""A stored configuration holds plain values: it names no environment variable, no YAML file for hydra, no pipe.
 
-fairseq gives an old checkpoint's ``args`` to hydra, which resolves ``${...}`` and reads a YAML file for every name of a
-registry; models do the same with the ``args`` in their options.  So both forms, ``args`` and ``cfg``, are checked
-before, at every depth.
+fairseq gives an old checkpoint's ``args`` to hydra, which resolves ``${...}`` and reads a YAML file for every component
+that they name.  Models do the same with the ``args`` in their options.  So both forms, ``args`` and ``cfg``, are
+checked before that, at every depth.
 """
 
 import argparse
@@ -23,21 +23,21 @@ from ...registry import ConfigurationError
 
 logger = logging.getLogger(__name__)
 
-MOST = 100_000  # values of a configuration
-TRAINING = ("criterion", "optimizer", "lr_scheduler")  # may be of a plugin that translation does not need
-INTERPOLATION = re.compile(r"""\$[\\'"\s]*\{""")  # also with the escapes that hydra takes away
+MOST = 100_000  # the most values of a configuration
+TRAINING = ("criterion", "optimizer", "lr_scheduler")  # may come from a plugin that translation does not need
+INTERPOLATION = re.compile(r"""\$[\\'"\s]*\{""")  # also with escapes, which hydra removes
 
-origins: Dict[str, str] = {}  # strings of the checkpoints read so far, and their places, for messages
+origins: Dict[str, str] = {}  # strings of the checkpoints read so far, and their file and option, for messages
 
 
 def check_configuration(path: str, state: Mapping[str, Any]) -> None:
-    """Refuse the ``args`` and ``cfg`` of a checkpoint where they are anything but plain values, known names, files.
+    """Refuse ``args`` and ``cfg`` of a checkpoint unless they hold only plain values, names of components and files.
 
-    Every mapping and ``Namespace`` at every depth is checked, because models give theirs to hydra once more
-    (``w2v_args``), and so is what fairseq parses of a string.
+    Check every mapping and ``Namespace`` at every depth, because models give theirs to hydra again (``w2v_args``), and
+    what fairseq parses from a string.
 
     Raises:
-        ConfigurationError: one sentence that names the file ``path`` and the option.
+        ConfigurationError: the message is one sentence that names the file ``path`` and the option.
     """
     args, cfg = state.get("args"), state.get("cfg")
     if not isinstance(args, (argparse.Namespace, type(None))):
@@ -63,7 +63,7 @@ def check_configuration(path: str, state: Mapping[str, Any]) -> None:
 
 
 def update_configuration(path: str, state: Mapping[str, Any]) -> None:
-    """Give options of a checkpoint that had values which are no longer there the nearest that are, with a warning."""
+    """Replace option values that no longer exist by the nearest ones that do, with a warning."""
     for part in (state.get("args"), (state.get("cfg") or {}).get("model")):
         options = as_dict(part)
         if isinstance(options, dict) and options.get("search_dtype") == "int8":
@@ -72,7 +72,7 @@ def update_configuration(path: str, state: Mapping[str, Any]) -> None:
 
 
 def _values(part: Any, name: str = "") -> Iterator[Tuple[str, Any]]:
-    """Yield the mappings, keys and values of a nested configuration, and what its strings hold, with their options."""
+    """Yield the mappings, keys and values of a nested configuration, also in its strings, each with its option."""
     yield name, None if isinstance(part, (list, tuple)) else part
     if isinstance(part, (dict, argparse.Namespace)):
         for key, value in as_dict(part).items():
@@ -88,7 +88,7 @@ def _values(part: Any, name: str = "") -> Iterator[Tuple[str, Any]]:
 
 
 def as_dict(part: Any) -> Any:
-    """A mapping of options, which may be a ``Namespace``; anything else stays as it is."""
+    """The dictionary of a ``Namespace``; return anything else unchanged."""
     return vars(part) if isinstance(part, argparse.Namespace) else part
 
 
@@ -105,7 +105,7 @@ def _check_value(place: str, value: Any) -> None:
 
 
 def _parsed(text: str) -> Iterator[Any]:
-    """Yield what fairseq makes of a string with strings in it, which it parses as a literal or as JSON.
+    """Yield the values of a string with strings in it, which fairseq may parse as a literal or as JSON.
 
     Raises:
         RecursionError: it is nested too deeply.
@@ -119,13 +119,13 @@ def _parsed(text: str) -> Iterator[Any]:
 def _is_special(text: str) -> bool:
     try:
         mode = os.stat(text).st_mode
-    except (OSError, ValueError):  # of most texts, which are no paths
+    except (OSError, ValueError):  # most texts are no paths
         return False
     return text != os.devnull and not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def registries() -> Dict[str, Any]:
-    """The names that fairseq and its plugins have for each kind of component."""
+    """The names that fairseq and its plugins have registered for each kind of component."""
     known = {kind: registry["registry"] for kind, registry in REGISTRIES.items()}
     models = {**ARCH_MODEL_REGISTRY, **MODEL_REGISTRY, **MODEL_DATACLASS_REGISTRY}
     return {**known, "task": TASK_REGISTRY, "model": models}
@@ -137,7 +137,7 @@ def _check_names(path: str, part: Any, strict: bool) -> None:
     Args:
         path: the checkpoint.
         part: a mapping or a ``Namespace`` of its configuration.
-        strict: also those of :data:`TRAINING`, which otherwise may be of another plugin.
+        strict: also check :data:`TRAINING`, whose names may otherwise come from another plugin.
     """
     for kind, known in registries().items():
         legacy = "arch" if kind == "model" else kind

@@ -1,10 +1,10 @@
-"""Strings from files are never run.
+"""Strings from files are never run as Python or by a shell.
 
 Stock fairseq passes strings of a loaded configuration to ``eval``: ``--decoder-attention`` of its ``lstm``, the
 convolutions of ``fconv`` and wav2vec, ``left_pad_source`` of multilingual tasks, and others.  In fairseq's modules
-``eval`` is therefore :func:`evaluate`, which computes literals and arithmetic of literals, such as ``[(512, 3)] * 20``,
-and refuses everything else.  fairseq also hands the names of FASTA files in a data folder to a shell.  A name that a
-shell would change is refused.
+``eval`` is therefore :func:`evaluate`, which computes literals and arithmetic with literals, such as
+``[(512, 3)] * 20``, and refuses everything else.  fairseq also passes the names of FASTA files in a data folder to a
+shell.  A name that a shell would change is refused.
 """
 
 import ast
@@ -19,7 +19,7 @@ from ...registry import ConfigurationError
 from ..replaced import replaces
 from .configuration import origins
 
-LONGEST = 10_000  # elements that a product may repeat to
+LONGEST = 10_000  # the most elements of a product of a sequence and a number
 OPERATORS: Dict[Type[ast.AST], Callable[..., Any]] = {
     ast.UAdd: operator.pos, ast.USub: operator.neg, ast.Not: operator.not_,
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
@@ -29,11 +29,11 @@ SEQUENCES: Dict[Type[ast.AST], Callable[..., Any]] = {ast.List: list, ast.Tuple:
 
 
 def evaluate(text: Any) -> Any:
-    """The value of a literal or of arithmetic with literals, in place of ``eval``.
+    """The value of a literal or of arithmetic with literals; it replaces ``eval``.
 
     Raises:
-        ValueError: the string is anything else; the message names the checkpoint and the option it came from.
-        TypeError: it is no string, as ``eval`` says it and as fairseq expects it.
+        ConfigurationError: the string is anything else; the message names the checkpoint and the option, if known.
+        TypeError: it is no string; fairseq expects this error of ``eval``.
     """
     if not isinstance(text, str):
         raise TypeError(f"a string is evaluated, not {type(text).__name__}")
@@ -52,8 +52,8 @@ def _value(node: Any) -> Any:
 
     Raises:
         LookupError: it is neither a literal nor arithmetic.
-        ValueError: it repeats something all too often.
-        Exception: whatever the arithmetic raises.
+        ValueError: a product has more than :data:`LONGEST` elements.
+        Exception: the arithmetic raises it.
     """
     if isinstance(node, ast.Constant):
         return node.value
@@ -79,14 +79,14 @@ def replace_eval() -> None:
             setattr(module, "eval", evaluate)  # noqa: B010
 
 
-if hasattr(FastaDataset, "_build_index"):  # fairseq's main branch has no such step any more
+if hasattr(FastaDataset, "_build_index"):  # fairseq's main branch no longer has this method
 
     @replaces(FastaDataset, "_build_index")
     def build_index(index, self, path):
-        """Keep odd names from the shell.
+        """Refuse names that a shell would change.
 
         Raises:
-            ValueError: a shell would not take the name as it is.
+            ConfigurationError: the name is not safe for a shell.
         """
         if shlex.quote(path) != path:
             raise ConfigurationError(

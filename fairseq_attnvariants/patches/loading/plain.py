@@ -1,8 +1,8 @@
-"""A trained model as plain files: numbers as safetensors, the configuration as JSON, the dictionaries as text.
+"""A trained model as plain files: parameters as safetensors, the configuration as JSON, the dictionaries as text.
 
-Nothing in them is pickled.  A folder holds ``model.safetensors``, ``config.json`` and ``dict.LANGUAGE.txt``; fairseq's
-commands and :meth:`~...models.hub.Pretrained.from_pretrained` read it.  SHA-256 sums find damage; they are no
-signature.
+Nothing is pickled.  A folder holds ``model.safetensors``, ``config.json`` and ``dict.LANGUAGE.txt``; fairseq's
+commands and :meth:`~...models.hub.Pretrained.from_pretrained` read it.  SHA-256 sums detect damage; they
+are no signature.
 """
 
 import glob
@@ -26,9 +26,9 @@ def save(folder: str, state: Mapping[str, Any], data: str) -> None:
     """Write a model to a folder.
 
     Args:
-        folder: is there, and empty.
-        state: a checkpoint of fairseq 0.12, whose optimizer is left out.
-        data: the folder of its dictionaries, which are copied.
+        folder: an empty folder.
+        state: a checkpoint of fairseq 0.12; its optimizer is left out.
+        data: the folder of the dictionaries to copy.
 
     Raises:
         ConfigurationError: there are no dictionaries, one cannot be read, or safetensors is not installed.
@@ -47,7 +47,7 @@ def save(folder: str, state: Mapping[str, Any], data: str) -> None:
     for name, tensor in state["model"].items():
         own = first.setdefault((tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype), name)
         if own == name or not tensor.numel():
-            kept[name] = tensor.contiguous().clone()  # a part of a tensor would be written with the whole
+            kept[name] = tensor.contiguous().clone()  # else a view would be written with its base tensor
         else:
             tied[name] = own
     _safetensors().save_file(kept, os.path.join(folder, MODEL))
@@ -60,11 +60,11 @@ def save(folder: str, state: Mapping[str, Any], data: str) -> None:
         "cfg": {**state["cfg"], "task": _with_languages(state["cfg"]["task"], data)},
     }
     with open(os.path.join(folder, CONFIG), "w", encoding="utf-8") as stream:
-        json.dump(content, stream, indent=1, default=vars)  # of components without a dataclass
+        json.dump(content, stream, indent=1, default=vars)  # a Namespace, for components without a dataclass
 
 
 def _with_languages(task: Any, data: str) -> Any:
-    """The task's configuration with the languages that fairseq found in the data folder, if it names none of a pair."""
+    """The task's configuration; if it lacks a language of its pair, both come from the data folder."""
     named = task if isinstance(task, Mapping) else vars(task)
     languages = [named.get(name) for name in ("source_lang", "target_lang")]
     if "source_lang" not in named or "lang_pairs" in named or None not in languages:
@@ -73,10 +73,10 @@ def _with_languages(task: Any, data: str) -> Any:
 
 
 def load(folder: str) -> Dict[str, Any]:
-    """The checkpoint that :func:`save` wrote, without an optimizer.
+    """Load the checkpoint that :func:`save` wrote, without an optimizer.
 
     Raises:
-        ConfigurationError: a file cannot be read, or is damaged; one sentence that names it.
+        ConfigurationError: a file cannot be read, or is damaged; the message is one sentence that names it.
     """
     try:
         return _loaded(folder)
@@ -99,7 +99,7 @@ def _loaded(folder: str) -> Dict[str, Any]:
     safetensors = _safetensors()
     try:
         parameters: Dict[str, Tensor] = safetensors.load_file(path)
-    except Exception as error:  # of a damaged file
+    except Exception as error:  # a damaged file can cause any error
         why = f"it is damaged or no safetensors ({type(error).__name__})"
         raise ConfigurationError(f"{path}: not loaded: {why}") from None
     for name, own in content["tied"].items():

@@ -1,1 +1,1 @@
-"""Messages: wrong names and options are refused in one sentence."""
+"""Messages that refuse wrong names and options in one sentence."""

@@ -1,6 +1,6 @@
-"""Missing arguments are found or named, and a refusal is a sentence without a traceback.
+"""Missing arguments are completed or named, and a refusal is one sentence without a traceback.
 
-Stock fairseq passes missing arguments to hydra, which ends in a traceback of its configuration.
+Stock fairseq passes missing arguments to hydra, which ends in a traceback of the configuration.
 """
 
 import argparse
@@ -26,16 +26,16 @@ SWITCH = (
     "; a switch takes no True or False: given, it turns its default around (--left-pad-source turns padding on the "
     "left off)"
 )
-TEXT = ("tokenizer", "bpe")  # components that have options of their own
+TEXT = ("tokenizer", "bpe")  # components with options
 
 
 @replaces(options, "parse_args_and_arch")
 def parse_args_and_arch(parse, parser, *args, **named):
-    """Look through what fairseq's parser gives, before a configuration is made of it."""
+    """Check and complete the arguments before fairseq makes a configuration of them."""
     refuse = parser.error
     parser.error = lambda message: refuse(message + (SWITCH if SWITCHED.search(message) else ""))
     choose_criterion(parser, args[0] if args else named.get("input_args"))
-    if parser.get_default("task") is None:  # fairseq-validate's, which stumbles over it
+    if parser.get_default("task") is None:  # in fairseq-validate, which fails without a task
         parser.set_defaults(task="translation")
     parsed = parse(parser, *args, **named)
     given = parsed[0] if isinstance(parsed, tuple) else parsed
@@ -47,7 +47,7 @@ def parse_args_and_arch(parse, parser, *args, **named):
 
 @replaces(sys, "excepthook")
 def excepthook(show, kind, error, traceback) -> None:
-    """Say a refusal in a sentence; hydra says it itself, unless it is asked for the traceback."""
+    """Print a refusal as one sentence; hydra's commands do so themselves, unless the user asks for the traceback."""
     command = os.path.basename(sys.argv[0])
     if isinstance(error, ConfigurationError) and command.startswith("fairseq-") and "hydra" not in command:
         print(f"{command}: error: {error}", file=sys.stderr)
@@ -56,10 +56,10 @@ def excepthook(show, kind, error, traceback) -> None:
 
 
 def choose_criterion(parser: argparse.ArgumentParser, line: Optional[Sequence[str]]) -> None:
-    """Train an architecture by its own criterion where the command line names none."""
+    """Make the architecture's criterion the default if the command line names none."""
     asked = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for names in (("--user-dir",), ("--arch", "-a"), ("--criterion",)):
-        asked.add_argument(*names, nargs="?")  # fairseq's parser asks for the value
+        asked.add_argument(*names, nargs="?")  # fairseq's parser reports a missing value
     given, _ = asked.parse_known_args(line)
     if given.criterion is None and parser.get_default("criterion") is not None:
         utils.import_user_module(given)
@@ -72,7 +72,7 @@ def choose_criterion(parser: argparse.ArgumentParser, line: Optional[Sequence[st
 
 
 def check_models(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None:
-    """Refuse a ``--path`` without a file, if checkpoints are not in shards, whose names fairseq completes."""
+    """Refuse a ``--path`` that is no file, unless checkpoints have a suffix or shards: fairseq completes such names."""
     sharded = getattr(given, "checkpoint_suffix", "") or getattr(given, "checkpoint_shard_count", 1) > 1
     for path in utils.split_paths(given.path) if getattr(given, "path", None) and not sharded else ():
         if not path:
@@ -86,7 +86,7 @@ def check_models(parser: argparse.ArgumentParser, given: argparse.Namespace) -> 
 
 
 def complete(parser: argparse.ArgumentParser, parsed: argparse.Namespace, kind: str) -> None:
-    """Find the languages that ``--tokenizer`` or ``--bpe`` needs in the data folder, and ask for what else it needs."""
+    """Find the languages for ``--tokenizer`` or ``--bpe`` in the data folder; refuse other missing options."""
     name = getattr(parsed, kind, None)
     if name is None:
         return

@@ -1,7 +1,7 @@
-"""A data folder has what the options ask of it, and its files are whole, before anything is trained on them.
+"""Checks before training that a data folder has what the options need, and that its files are complete.
 
-Stock fairseq takes the languages from the name of the first file that it finds, checks no index, and meets with a line
-that is too long when it validates, after an epoch.
+Stock fairseq takes the languages from the name of the first file that it finds, and checks no index.  It fails at a
+line that is too long only when it validates, after an epoch.
 """
 
 import logging
@@ -25,17 +25,17 @@ logger = logging.getLogger(__name__)
 
 MMAP = indexed_dataset.MMapIndexedDataset.Index._HDR_MAGIC
 INDEXES = (MMAP, indexed_dataset.IndexedDataset._HDR_MAGIC, HuffmanMMapIndex._HDR_MAGIC)
-HEADER = struct.Struct("<QBQ")  # behind the first bytes of an index: version, number type, sentences
+HEADER = struct.Struct("<QBQ")  # after the first bytes of an index: version, dtype code, number of sentences
 OVERWRITE = " #fairseq:overwrite"
 AGAIN = "run fairseq-preprocess again"
 NO_TARGET = "has no target, which training and validation need: name another split, or add its targets"
-CHUNK = 1 << 24  # tokens that are looked at together
-SHOWN = 5  # words of a line that has no number
+CHUNK = 1 << 24  # tokens that are checked at once
+SHOWN = 5  # words that a message shows of a line without a number
 
 
 @replaces(TranslationTask, "setup_task")
 def setup_task(setup, cls, cfg, **more) -> TranslationTask:
-    """Find the languages in the names of all files."""
+    """Find the languages in the names of all files; after a failure, check the dictionaries."""
     folder = utils.split_paths(cfg.data or "")[0]
     cfg.source_lang, cfg.target_lang = find_languages(folder, cfg.source_lang, cfg.target_lang)
     try:
@@ -48,7 +48,7 @@ def setup_task(setup, cls, cfg, **more) -> TranslationTask:
 
 @replaces(data_utils, "load_indexed_dataset")
 def load_indexed_dataset(load, path, dictionary=None, *more, **named):
-    """Check a text as it is loaded."""
+    """Check a text when it is loaded."""
     check_binarised(path, dictionary)
     try:
         return load(path, dictionary, *more, **named)
@@ -59,7 +59,7 @@ def load_indexed_dataset(load, path, dictionary=None, *more, **named):
 
 @replaces(data_utils, "_find_extra_valid_paths")
 def find_extra_valid_paths(find, dataset_path) -> Set[str]:
-    """Find the names of splits, as ``--valid-subset`` has them."""
+    """Find the names of further validation splits, in the form of ``--valid-subset``."""
     return {name.partition(".")[0] for name in find(dataset_path)}
 
 
@@ -75,7 +75,7 @@ def get_batch_iterator(
     *more,
     **named,
 ):
-    """Check a text as it is cut into batches."""
+    """Check the lengths of a text's lines when it is divided into batches."""
     if isinstance(dataset, LanguagePairDataset):
         longest = utils.resolve_max_positions((None, None), max_positions, max_tokens)
         if ignore_invalid_inputs and None not in longest:
@@ -86,17 +86,17 @@ def get_batch_iterator(
 
 @replaces(FairseqTask, "valid_step")
 def valid_step(step, self, sample, *more, **named):
-    """Refuse a text without targets, which fairseq-validate may be given."""
+    """Refuse a text without targets, which a user may give to fairseq-validate."""
     if isinstance(self, TranslationTask) and sample.get("target", ...) is None:
         raise ConfigurationError(f"a split of --valid-subset {NO_TARGET}")
     return step(self, sample, *more, **named)
 
 
 def find_languages(folder: str, source: Optional[str], target: Optional[str]) -> Tuple[str, str]:
-    """The languages of a data folder, of which one or both may be given.
+    """The source and target language of a data folder; one or both may be given.
 
     Raises:
-        ConfigurationError: there is no such folder or pair, or there are several.
+        ConfigurationError: there is no such folder or pair, or several pairs fit.
     """
     if not os.path.isdir(folder):
         raise ConfigurationError(
@@ -118,7 +118,7 @@ def find_languages(folder: str, source: Optional[str], target: Optional[str]) ->
 
 
 def language_pairs(folder: str) -> Set[Tuple[str, str]]:
-    """The pairs in the names of a folder's files, such as ``train.zh-Hans-en.en.idx``; both have a dictionary there."""
+    """The pairs in names of a folder's files (``train.zh-Hans-en.en.idx``) whose two languages have dictionaries."""
     names = os.listdir(folder)
     languages = {name[5:-4] for name in names if name.startswith("dict.") and name.endswith(".txt")}
     parts = {part for name in names for part in name.split(".")[1:]}
@@ -130,7 +130,7 @@ def check_split(folder: str, split: str, source: str, target: str, kind: Optiona
     """Refuse a split without a source in the format of ``--dataset-impl``, or a text with only one of its two files.
 
     Raises:
-        ConfigurationError: saying what is there.
+        ConfigurationError: with the files or splits that exist.
     """
     pairs = [f"{source}-{target}", f"{target}-{source}"]
     paths = [os.path.join(folder, f"{split}.{pair}.") for pair in pairs]
@@ -155,7 +155,7 @@ def check_split(folder: str, split: str, source: str, target: str, kind: Optiona
 
 
 def check_texts(trainer) -> None:
-    """Refuse to train where a text has no target.
+    """Refuse to train if a text for training or validation has no target.
 
     Raises:
         ConfigurationError: naming the split.
@@ -169,10 +169,10 @@ def check_texts(trainer) -> None:
 
 
 def check_binarised(path: str, dictionary: Optional[Dictionary] = None) -> None:
-    """Refuse a binarised text or alignment that is damaged, and a text that is not of its dictionary.
+    """Refuse a damaged binarised text or alignment, and a text that does not fit its dictionary.
 
     Raises:
-        ConfigurationError: naming the file, and the line of the text.
+        ConfigurationError: naming the file and, if known, the line.
     """
     index, data = f"{path}.idx", f"{path}.bin"
     if not (os.path.isfile(index) and os.path.isfile(data)):
@@ -203,9 +203,9 @@ def check_tokens(path: str, dictionary: Dictionary, ends: np.ndarray, tokens: np
     """Refuse lines without a symbol, with symbols that a dictionary does not have, or with padding among their words.
 
     Args:
-        path: of the text.
-        dictionary: its own.
-        ends: where each line ends among the ``tokens`` of all.
+        path: the path of the text.
+        dictionary: the dictionary of the text.
+        ends: the end of each line in ``tokens``, the symbols of all lines.
 
     Raises:
         ConfigurationError: naming the line.
@@ -274,13 +274,13 @@ def check_dictionary(path: str) -> None:
 def check_lengths(
     pairs: LanguagePairDataset, longest: Sequence[Optional[int]], left_out: bool, max_tokens: Optional[int]
 ) -> None:
-    """Refuse lines that are too long, or where these are left out a text of nothing else.
+    """Refuse lines that are too long or, if such lines are left out, a text that has no others.
 
     Args:
         pairs: source and target.
-        longest: that is accepted of each.
-        left_out: whether longer ones are left out.
-        max_tokens: of a batch.
+        longest: the longest line that is accepted, of source and target.
+        left_out: whether longer lines are left out.
+        max_tokens: the most tokens of a batch.
 
     Raises:
         ConfigurationError: naming the line and the option.

@@ -1,7 +1,7 @@
-"""A name that nothing has: the answer is the nearest one.  And the help of a training has the model's options.
+"""Messages about unknown names that suggest the nearest one, and help for trainings with the model's options.
 
-Stock fairseq lists all of them where ``--arch`` is mistyped, and stumbles over its own message where it is in a
-configuration (``KeyError: "'_name'"``).  It prints help before it has added the options of ``--arch``.
+Stock fairseq lists all architectures if ``--arch`` is mistyped, and fails with a ``KeyError: "'_name'"`` if the name
+in a configuration is wrong.  It prints help before it has added the options of ``--arch``.
 """
 
 import argparse
@@ -17,15 +17,15 @@ from ...registry import ConfigurationError, nearest
 from ..loading.configuration import registries
 from ..replaced import replaces
 
-MODEL_OPTIONS = "Model-specific configuration"  # fairseq's title of the group that it adds after it has read --arch
+MODEL_OPTIONS = "Model-specific configuration"  # fairseq's title of the group that it adds after reading --arch
 
 
 @replaces(models, "build_model")
 def build_model(build, cfg, *args, **options):
-    """Name the nearest architecture.
+    """Refuse an unknown architecture and name the nearest one.
 
     Raises:
-        ConfigurationError: there is none of the name that is asked for.
+        ConfigurationError: there is no architecture of this name.
     """
     name = getattr(cfg, "_name", None)
     known = {*models.ARCH_MODEL_REGISTRY, *models.MODEL_DATACLASS_REGISTRY}
@@ -35,10 +35,10 @@ def build_model(build, cfg, *args, **options):
 
 
 def check_names(cfg: DictConfig) -> None:
-    """Refuse names in a configuration that nothing has: of components, and of options that hydra took after a plus.
+    """Refuse unknown names in a configuration: of components, and of options that were added with hydra's plus.
 
     Raises:
-        ConfigurationError: with the first.
+        ConfigurationError: naming the first.
     """
     for section in dataclasses.fields(FairseqConfig):
         if dataclasses.is_dataclass(section.type):
@@ -49,17 +49,17 @@ def check_names(cfg: DictConfig) -> None:
     for kind, known in registries().items():
         part = cfg.get(kind)
         name = part.get("_name") if isinstance(part, DictConfig) else None
-        if kind != "model" and name is not None and name not in known:  # build_model looks at a model's
+        if kind != "model" and name is not None and name not in known:  # build_model checks the model's name
             raise ConfigurationError(f"{kind}._name={name}: {no_such(name, known, what=kind)}")
 
 
 @replaces(options, "add_model_args")
 def add_model_args(add, parser):
-    """Let ``--arch`` name the nearest architecture, and ``--help`` wait."""
+    """Make a wrong ``--arch`` name the nearest architecture, and delay ``--help`` with :class:`LateHelp`."""
     group = add(parser)
     for action in group._group_actions:
         if action.dest == "arch":
-            action.type, action.choices = architecture, None  # argparse would list all 200
+            action.type, action.choices = architecture, None  # with choices, argparse would list all 200
     for action in parser._actions:
         if isinstance(action, argparse._HelpAction):
             action.__class__ = LateHelp
@@ -67,20 +67,20 @@ def add_model_args(add, parser):
 
 
 class LateHelp(argparse._HelpAction):
-    """``--help`` of a parser that is asked twice: it answers once the model's options are there.
+    """``--help`` of a parser that parses twice: it prints the help once the model's options have been added.
 
-    Without ``--arch`` they are those of ``rnnsearch``.
+    Without ``--arch`` it prints the options of ``rnnsearch``.
     """
 
     def __call__(self, parser, namespace, values, option_string=None):
-        """Print the help and exit, or else let the parser go on to the options."""
+        """Print the help and exit, or let the parser continue until the model's options have been added."""
         if any(group.title == MODEL_OPTIONS for group in parser._action_groups):
             super().__call__(parser, namespace, values, option_string)
         namespace.arch = namespace.arch or BASE
 
 
 def architecture(name: str) -> str:
-    """The type of ``--arch``.
+    """Return the name of an architecture, as the type of ``--arch``.
 
     Raises:
         argparse.ArgumentTypeError: there is no such architecture.
@@ -91,7 +91,7 @@ def architecture(name: str) -> str:
 
 
 def no_such(name: str, known, folders: Sequence[str] = (), what: str = "architecture") -> str:
-    """Return the message about a name that is not ``known``, after ``folders`` of ``--user-dir``."""
+    """Return the message about a name that is not ``known``; ``folders`` are those of ``--user-dir``, if given."""
     more = "if it is your own, or another plugin's, give its --user-dir"
     if folders:
         more = f"what the --user-dir {' and '.join(folders)} imports enters none of this name"

@@ -1,7 +1,8 @@
-"""``--model-overrides`` of options that a checkpoint's version did not have yet, and of single options of parts.
+"""``--model-overrides`` for options newer than the checkpoint, and for single options of parts.
 
-Stock fairseq overrides what a saved configuration has and says nothing of the rest, so it is completed first.  And it
-replaces ``part_args`` as a whole: what is not given would no longer be what the model was trained with.
+Stock fairseq overrides only options that a saved configuration has and ignores the others without a message, so this
+patch completes the configuration first.  Stock fairseq also replaces all of ``part_args``, so options that are not
+given would no longer have the values of the training.
 """
 
 import logging
@@ -20,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 @replaces(checkpoint_utils, "overwrite_args_by_name")
 def overwrite_args_by_name(overwrite, cfg, overrides) -> None:
-    """Complete this package's configurations before fairseq overrides, and keep what parts were trained with."""
+    """Complete a configuration of this package before fairseq overrides it; keep ``part_args`` that are not given."""
     name = getattr(cfg.get("model"), "_name", None)
     model = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
     if getattr(model, "__dataclass", None) is not AttentionRNNConfig:
@@ -34,7 +35,7 @@ def overwrite_args_by_name(overwrite, cfg, overrides) -> None:
 
 
 def warn_of_unknown(cfg, overrides) -> None:
-    """Warn of overrides that override nothing and seem to be misspelt."""
+    """Warn of overrides that have no effect and seem to be misspelt."""
     known = {str(option) for section in cfg.values() if isinstance(section, DictConfig) for option in section}
     known |= {str(section) for section in cfg}
     for name in overrides:

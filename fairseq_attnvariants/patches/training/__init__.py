@@ -1,1 +1,1 @@
-"""Training: a training that is stopped or repeated loses nothing and changes nothing."""
+"""Trainings that can be stopped, resumed and repeated without loss or change."""

@@ -1,6 +1,6 @@
-"""The texts and alignments of a split are there, and belong together, sentence by sentence.
+"""Checks that the texts and alignments of a split exist, with equal numbers of sentences.
 
-Stock fairseq binarises an alignment file of any length without a word, and training ends later in a traceback.
+Stock fairseq binarises an alignment file of any length without a message, and training ends later in a traceback.
 """
 
 import os
@@ -15,16 +15,16 @@ from ..replaced import replaces
 
 @replaces(translation, "load_langpair_dataset")
 def load_langpair_dataset(load, data_path, split, src, src_dict, tgt, *args, **options) -> LanguagePairDataset:
-    """Name a missing split, and compare the numbers of sentences and alignments.
+    """Refuse a missing split, and different numbers of sentences in the two texts or in the alignments.
 
     Raises:
-        ConfigurationError: they do not fit.
+        ConfigurationError: a text is missing, or texts and alignments do not fit.
     """
     check_split(data_path, split, src, tgt, options.get("dataset_impl"))
     path = os.path.join(data_path, f"{split}.align.{src}-{tgt}")
     if options.get("load_alignments") and os.path.isfile(f"{path}.bin") and not os.path.getsize(f"{path}.bin"):
         raise ConfigurationError(f"{path}.bin has no links: {advice(split)}")
-    if options.get("upsample_primary") == -1:  # stock fairseq's default, and no size of a text
+    if options.get("upsample_primary") == -1:  # stock fairseq's default, but -1 is no number of repetitions
         options["upsample_primary"] = 1
     try:
         pairs = load(data_path, split, src, src_dict, tgt, *args, **options)

@@ -1,9 +1,9 @@
-"""A training that goes on within an epoch gets the batches that it has not had yet, all of them.
+"""A training that resumes within an epoch gets exactly the batches that remain.
 
-Stock fairseq counts the batches of an epoch and goes on at that number.  With ``--skip-remainder-batch`` it counts
-those that are left as if they were all; with another ``--update-freq`` it loses the last and repeats the epoch; with
-batches made in another way (``--batch-size``, ``--max-tokens``, data, seed, number of processes) the number means
-other sentences.  And in an epoch after ``--curriculum`` it shuffles only if it went on from a checkpoint there.
+Stock fairseq counts the batches of an epoch and continues at that number.  With ``--skip-remainder-batch`` it takes the
+number of the remaining batches for that of all.  With another ``--update-freq`` it loses the last batches and repeats
+the epoch.  With batches made in another way (``--batch-size``, ``--max-tokens``, data, seed, number of processes) the
+number means other sentences.  In an epoch after ``--curriculum`` it shuffles only if it resumes there.
 """
 
 import logging
@@ -21,9 +21,9 @@ logger = logging.getLogger(__name__)
 
 @replaces(EpochBatchIterator, "_get_iterator_for_epoch")
 def get_iterator_for_epoch(begin, self, epoch, shuffle, fix_batches_to_gpus=False, offset=0):
-    """Shuffle each epoch as it is asked for, and leave out the last batch of the whole epoch alone."""
+    """Shuffle exactly the epochs that are to be shuffled, and leave out only the last batch of the complete epoch."""
     if getattr(self, "dataloader", None) is not None:
-        self.batch_sampler.shuffle = shuffle  # it is kept from epoch to epoch
+        self.batch_sampler.shuffle = shuffle  # the sampler is used again in each epoch
     skip, self.skip_remainder_batch = self.skip_remainder_batch, False
     batches = begin(self, epoch, shuffle, fix_batches_to_gpus, offset)
     self.skip_remainder_batch = skip
@@ -34,13 +34,13 @@ def get_iterator_for_epoch(begin, self, epoch, shuffle, fix_batches_to_gpus=Fals
 
 @replaces(EpochBatchIterator, "state_dict")
 def state_dict(save, self) -> Dict[str, Any]:
-    """Keep what determines the batches, of which fairseq keeps a number."""
+    """Save what determines the batches; fairseq saves only their number."""
     return {**save(self), "batches": batches_of(self)}
 
 
 @replaces(EpochBatchIterator, "load_state_dict")
 def load_state_dict(restore, self, state_dict) -> None:
-    """Start the epoch again if its batches differ."""
+    """Start the epoch again if its batches differ from the checkpoint's."""
     done = state_dict.get("iterations_in_epoch", 0)
     now = batches_of(self)
     if done and (state_dict.get("batches", now) != now or done >= len(self)):
@@ -53,7 +53,7 @@ def load_state_dict(restore, self, state_dict) -> None:
 
 
 def batches_of(iterator: EpochBatchIterator) -> Dict[str, Any]:
-    """Return what determines an epoch's batches: a checksum of their sentences, the seed, the processes."""
+    """Return what determines an epoch's batches: a checksum of their sentences, the seed, the number of processes."""
     batches = iterator.frozen_batches
     made = getattr(iterator, "_checksum", None)
     if made is None or made[0] is not batches:
@@ -66,14 +66,14 @@ def batches_of(iterator: EpochBatchIterator) -> Dict[str, Any]:
 
 @replaces(GroupedIterator, "__init__")
 def group(plain, self, iterable: CountingIterator, chunk_size: int, skip_remainder_batch: bool = False) -> None:
-    """Make groups of the batches that are left, wherever they begin.
+    """Make groups of the batches that remain, from any position in the epoch.
 
     Raises:
-        ConfigurationError: ``--skip-remainder-batch`` leaves none of a whole epoch.
+        ConfigurationError: ``--skip-remainder-batch`` leaves no group in a complete epoch.
     """
     done = iterable.n
     left = len(iterable) - done
-    skip_remainder_batch &= not (done and left < chunk_size)  # an epoch that goes on has one update at least
+    skip_remainder_batch &= not (done and left < chunk_size)  # a resumed epoch has at least one update
     groups = left // chunk_size if skip_remainder_batch else -(-left // chunk_size)
     if skip_remainder_batch:
         if not groups:

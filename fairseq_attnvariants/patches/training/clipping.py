@@ -1,4 +1,4 @@
-"""Training with ``--cpu`` on a machine that has a GPU."""
+"""Gradient clipping with ``--cpu`` on a machine that has a GPU."""
 
 import torch
 from fairseq import utils
@@ -9,10 +9,10 @@ from ..replaced import replaces
 
 @replaces(utils, "clip_grad_norm_")
 def clip_where_gradients_are(clip, params, max_norm, aggregate_norm_fn=None) -> Tensor:
-    """Let gradients on a CPU be clipped there.
+    """Clip gradients on a CPU there.
 
-    fairseq adds up their norms on the GPU wherever there is one, and multiplies them by a factor that lies on it, which
-    torch refuses (``Expected all tensors to be on the same device``).  Gradients on a GPU it clips as ever.
+    If there is a GPU, fairseq adds up their norms on it and multiplies them by a factor on it, which torch refuses
+    (``Expected all tensors to be on the same device``).  Gradients on a GPU are clipped by fairseq as before.
     """
     params = [params] if isinstance(params, Tensor) else list(params)
     gradients = [parameter.grad.detach() for parameter in params if parameter.grad is not None]
@@ -20,7 +20,7 @@ def clip_where_gradients_are(clip, params, max_norm, aggregate_norm_fn=None) -> 
     if not on_cpu or not torch.cuda.is_available() or aggregate_norm_fn is not None:
         return clip(params, max_norm, aggregate_norm_fn)
     norm = torch.stack([torch.norm(gradient, dtype=torch.float32) for gradient in gradients]).norm()
-    if max_norm > 0:  # torch's own function would make NaN of an infinite norm without a limit
+    if max_norm > 0:  # without a limit, torch's own function would turn an infinite norm into NaN
         factor = (float(max_norm) / (norm + 1e-6)).clamp(max=1)
         for gradient in gradients:
             gradient.mul_(factor)

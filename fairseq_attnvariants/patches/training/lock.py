@@ -1,7 +1,7 @@
 """One training at a time writes to a folder: a second one would replace the checkpoints of the first.
 
-The lock belongs to the process that saves, and the kernel takes it away when that process ends, however it ends.  The
-file goes with it, unless the process is killed.
+The process that saves holds the lock, and the kernel releases it when that process ends in any way.  The lock file is
+removed, too, unless the process is killed.
 """
 
 import contextlib
@@ -22,9 +22,9 @@ held: Optional[TextIO] = None
 
 
 def lock(folder: str, trainer: Any) -> None:
-    """Keep ``folder`` for one training, as long as ``trainer`` lives or until the next training in this process.
+    """Lock ``folder`` for one training, as long as ``trainer`` exists or until the next training in this process.
 
-    A file system without locks is used without one, and so is a folder whose lock is a link.
+    If the file system has no locks, or the lock file is a link, continue without a lock.
 
     Raises:
         ConfigurationError: another process trains there; the message names it.
@@ -41,7 +41,7 @@ def lock(folder: str, trainer: Any) -> None:
     except OSError as error:
         logger.info(f"{path}: no lock ({error}); let no other training write there")
         return
-    with contextlib.suppress(OSError):  # on a full disk; it is locked without a text, too
+    with contextlib.suppress(OSError):  # on a full disk; the lock holds without a text, too
         held.truncate(0)
         held.write(f"process {os.getpid()} on {socket.gethostname()}, since {time.strftime('%Y-%m-%d %H:%M:%S')}\n")
         held.flush()
@@ -52,7 +52,7 @@ def locked(path: str) -> TextIO:
     """Open and lock a file.
 
     Raises:
-        BlockingIOError: another process has locked it; the error says what is written there.
+        BlockingIOError: another process has locked it; the message is the text of the file.
     """
     while True:
         stream = open(path, "a+", encoding="utf-8", opener=open_no_link)  # noqa: SIM115
@@ -65,19 +65,19 @@ def locked(path: str) -> TextIO:
         except OSError:
             stream.close()
             raise
-        with contextlib.suppress(FileNotFoundError):  # of a training that ended between the two lines above
+        with contextlib.suppress(FileNotFoundError):  # a training that ended between open and flock removed it
             if os.path.samestat(os.fstat(stream.fileno()), os.stat(path)):
                 return stream
         stream.close()
 
 
 def open_no_link(path: str, flags: int) -> int:
-    """Open a file, as :func:`open` asks for it, that is no link: what a link leads to would be emptied."""
+    """Open a file for :func:`open`, unless it is a link, because the link's target would be emptied."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def give_back(stream: TextIO) -> None:
-    """Remove a file that is locked, and unlock it."""
+    """Remove a locked file and release its lock."""
     if not stream.closed:
         with contextlib.suppress(OSError):
             os.unlink(stream.name)
@@ -86,10 +86,10 @@ def give_back(stream: TextIO) -> None:
 
 
 def release() -> None:
-    """Give the folder back."""
+    """Release the lock that this process holds, if any."""
     if held is not None:
         give_back(held)
 
 
-# a process that was forked, such as one that loads data, only closes the file
+# a forked process, such as one that loads data, only closes the file
 os.register_at_fork(after_in_child=lambda: held.close() if held is not None else None)

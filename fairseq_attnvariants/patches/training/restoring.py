@@ -1,7 +1,7 @@
-"""The checkpoint that a training starts from exists and fits its options.
+"""Checks that the checkpoint from which a training starts exists and fits its options.
 
-Stock fairseq trains from scratch where the file of ``--restore-file`` is missing, ends in a ``KeyError`` where the
-checkpoint has another learning rate scheduler, and compares new scores with the best one of another metric.
+Stock fairseq trains from scratch if the file of ``--restore-file`` is missing, ends in a ``KeyError`` if the checkpoint
+has another learning rate scheduler, and compares new scores with the best score of another metric.
 """
 
 import logging
@@ -22,14 +22,14 @@ SHAPELESS = re.compile("dropout|^init(_std)?$|embed_path$|^warm_start$")  # opti
 
 
 def start_of(cfg: Any, suffix: str) -> Tuple[str, str]:
-    """The option that names the checkpoint to start from, and its path; no option for the folder's last one.
+    """The option that names the checkpoint to start from, and its path; no option for the folder's last checkpoint.
 
     Args:
         cfg: the ``checkpoint`` section.
-        suffix: what a process adds to the names of its checkpoints.
+        suffix: the suffix that a process adds to the names of its checkpoints.
 
     Raises:
-        ConfigurationError: two options name one, or the file that an option names is not there.
+        ConfigurationError: two options name a checkpoint, or the file that an option names does not exist.
     """
     option, path = "", os.path.join(cfg.save_dir, f"checkpoint_last{suffix}.pt")
     if cfg.restore_file != LAST:
@@ -39,7 +39,7 @@ def start_of(cfg: Any, suffix: str) -> Tuple[str, str]:
                 "--finetune-from-model and --restore-file both say where to start: leave one of them out"
             )
     elif not PathManager.exists(path):
-        for name in ("finetune_from_model", "continue_once"):  # of both the latter, as in fairseq
+        for name in ("finetune_from_model", "continue_once"):  # the latter counts if both are given, as in fairseq
             if getattr(cfg, name, None) is not None:
                 option, path = flag(name), getattr(cfg, name)
     if option and not PathManager.isfile(path):
@@ -48,7 +48,7 @@ def start_of(cfg: Any, suffix: str) -> Tuple[str, str]:
 
 
 def other_scheduler(error: Exception, trainer: Any) -> Optional[str]:
-    """Why the state of a learning rate scheduler could not be loaded, if it is of another kind of scheduler."""
+    """The reason why a scheduler's state could not be loaded; None unless it belongs to another kind of scheduler."""
     stored = (trainer._optim_history or [{}])[-1].get("lr_scheduler_state", {})
     missing = trainer.lr_scheduler.state_dict().keys() - stored.keys()
     if not (isinstance(error, KeyError) and error.args[0] in missing):
@@ -60,7 +60,7 @@ def other_scheduler(error: Exception, trainer: Any) -> Optional[str]:
 
 
 def other_model(error: Exception, model: Any, stored: Mapping[str, Any]) -> Optional[str]:
-    """Why a model cannot take the parameters of a checkpoint: the options that differ, or PyTorch's first reason."""
+    """The reason why parameters do not fit a model: options that differ, or PyTorch's first reason; else None."""
     first, *reasons = str(error.__context__).splitlines() or [""]
     if not first.startswith("Error(s) in loading state_dict"):
         return None
@@ -76,9 +76,9 @@ def other_model(error: Exception, model: Any, stored: Mapping[str, Any]) -> Opti
 
 
 def compare_options(cfg: Any, model: Any, path: str, stored: Mapping[str, Any]) -> None:
-    """Warn of options that differ from a checkpoint's and load all the same: those of parts, and the best metric.
+    """Warn if ``--part-args`` or the best metric differ from those of a checkpoint, which loads nevertheless.
 
-    The best score of another metric is forgotten.
+    Drop the best score of another metric.
     """
     now, before = getattr(getattr(model, "cfg", None), "part_args", None), section(stored, "model").get("part_args")
     if None not in (now, before) and before != now:
@@ -96,6 +96,6 @@ def compare_options(cfg: Any, model: Any, path: str, stored: Mapping[str, Any]) 
 
 
 def section(stored: Mapping[str, Any], name: str) -> Dict[str, Any]:
-    """A part of a stored configuration, which is a mapping or, without a dataclass, an ``argparse.Namespace``."""
+    """A section of a stored configuration as a dictionary; it is a ``Namespace`` for components without a dataclass."""
     part = stored.get(name) or {}
     return dict(part if isinstance(part, Mapping) else vars(part))

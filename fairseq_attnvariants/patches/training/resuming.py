@@ -1,11 +1,11 @@
-"""A training that was killed, or whose command is repeated, loses nothing and adds nothing.
+"""A training that was killed loses nothing, and one whose command is repeated does not change.
 
-What a model or a criterion of this package refuses is refused before the first batch, and a training that ends early
-ends with its own message: the thread that loads batches is stopped first, which else may bring the interpreter down
+Models and criterions of this package refuse wrong options before the first batch.  A training that ends early ends with
+its own message: the thread that loads batches is stopped first, because it may otherwise abort the interpreter
 (``terminate called without an active exception``).
 
-Stock fairseq copies ``checkpoint_last.pt`` into place piece by piece, so that a kill can cut it off, and makes one more
-update each time a training that has reached ``--max-update`` is started again.
+Stock fairseq copies to ``checkpoint_last.pt`` directly, so a killed training can leave it cut off.  It also makes one
+more update each time a training that has reached ``--max-update`` is started again.
 """
 
 import atexit
@@ -41,9 +41,9 @@ logger = logging.getLogger(__name__)
 
 @replaces(PathManager, "open")
 def open_new(open_any, path: str, mode: str = "r", *args, **options):
-    """Write to a new file where fairseq names one that it will rename."""
+    """Write a temporary file of fairseq, which it renames later, to a new file."""
     if str(path).endswith(".tmp") and mode == "wb":
-        with contextlib.suppress(FileNotFoundError):  # a link, which would lead elsewhere, or what a kill has left
+        with contextlib.suppress(FileNotFoundError):  # a link to another file, or a file that a killed training left
             os.unlink(path)
         mode = "xb"
     return open_any(path, mode, *args, **options)
@@ -51,15 +51,15 @@ def open_new(open_any, path: str, mode: str = "r", *args, **options):
 
 @replaces(PathManager, "rename")
 def rename_whole(rename, source: str, target: str) -> None:
-    """Rename what is on the disk."""
+    """Write the file to the disk before renaming it."""
     with open(source, "rb") as stream:
-        os.fsync(stream.fileno())  # else the name may outlive a power cut and the content not
+        os.fsync(stream.fileno())  # else, after a power cut, the name may exist without the content
     rename(source, target)
 
 
 @replaces(PathManager, "copy")
 def copy_whole(copy, source: str, target: str, overwrite: bool = False) -> bool:
-    """Copy all or nothing."""
+    """Copy the complete file or nothing."""
     if not PathManager.supports_rename(target):
         return copy(source, target, overwrite)
     scratch = f"{target}.tmp"
@@ -76,9 +76,9 @@ def copy_whole(copy, source: str, target: str, overwrite: bool = False) -> bool:
 
 @replaces(NanDetector, "__init__")
 def detect_forwards(detect, self, model, forward=True, backward=True) -> None:
-    """Leave out the hooks for gradients, which models of this package break on.
+    """Leave out the gradient hooks for models of this package, which fail with them.
 
-    They need modules that return tensors, and that are there for as long as the gradients.
+    The hooks need modules that return tensors and exist as long as the gradients.
     """
     packages = {type(module).__module__.partition(".")[0] for module in model.modules()}
     detect(self, model, forward, backward and __name__.partition(".")[0] not in packages)
@@ -86,7 +86,7 @@ def detect_forwards(detect, self, model, forward=True, backward=True) -> None:
 
 @replaces(checkpoint_utils, "load_checkpoint")
 def load_checkpoint(load, cfg, trainer, **options):
-    """Start a training, or go on with it, from what is there and fits.
+    """Start or resume a training from a checkpoint that exists and fits.
 
     Raises:
         ConfigurationError: the checkpoint, the data or the options do not allow it.
@@ -102,7 +102,7 @@ def load_checkpoint(load, cfg, trainer, **options):
 
 
 def start(load, cfg, trainer, **options):
-    """Do as :func:`load_checkpoint`, in this training's own folder."""
+    """Load the checkpoint and check the training, for :func:`load_checkpoint`, which has locked the folder."""
     first = trainer.data_parallel_rank == 0
     if first and cfg.restore_file == LAST:
         mend_last(cfg.save_dir, trainer.get_model(), trainer.checkpoint_suffix)
@@ -110,7 +110,7 @@ def start(load, cfg, trainer, **options):
     try:
         state, epochs = load(cfg, trainer, **options)
     except Exception as error:
-        if isinstance(error.__context__, ValueError):  # a refusal of the model's, which fairseq hides
+        if isinstance(error.__context__, ValueError):  # a refusal of the model, which fairseq hides
             advice = "please ensure that the architectures match."
             raise ConfigurationError(str(error).replace(advice, str(error.__context__))) from error
         if reason := other_scheduler(error, trainer):
@@ -130,7 +130,7 @@ def start(load, cfg, trainer, **options):
     optimization = trainer.cfg.optimization
     if 0 < (optimization.max_update or 0) <= trainer.get_num_updates():
         logger.info(f"--max-update {optimization.max_update} is reached: the weights stay as they are")
-        optimization.max_epoch = -1  # fairseq looks at max_update only after an update
+        optimization.max_epoch = -1  # fairseq compares with max_update only after an update
     else:
         check_validation(trainer)
     return state, epochs
@@ -142,7 +142,7 @@ def stored_options(path: str) -> Mapping[str, Any]:
 
 
 def check_parts(model, criterion, device) -> None:
-    """Let a model and a criterion of this package refuse what cannot train, with the data loaded."""
+    """Let a model and a criterion of this package refuse options that cannot train, after the data is loaded."""
     with_costs = hasattr(criterion, "check_model")
     if with_costs:
         criterion.check_model(model)
@@ -152,18 +152,18 @@ def check_parts(model, criterion, device) -> None:
 
 @atexit.register
 def stop_loading() -> None:
-    """End the threads that load batches, each after the batch that it has; one that takes longer is left alone."""
+    """End the threads that load batches, each after its current batch; give up after five seconds."""
     loading = [thread for thread in threading.enumerate() if isinstance(thread, BackgroundConsumer)]
     end = time.monotonic() + 5
     for thread in loading:
         thread._max_len = 0
         while thread.is_alive() and time.monotonic() < end:
-            with contextlib.suppress(queue.Empty):  # what it has may be waiting for a place
+            with contextlib.suppress(queue.Empty):  # the thread may be waiting for a free place in its queue
                 thread._queue.get(timeout=0.05)
 
 
 def forget_last_training() -> None:
-    """Drop what fairseq keeps of a training before in this process, as in a sweep: best score, patience, batches."""
+    """Drop what fairseq keeps of an earlier training in this process, as in a sweep: best score, patience, batches."""
     stop_loading()
     train = sys.modules.get("fairseq_cli.train")
     for function in (checkpoint_utils.save_checkpoint, getattr(train, "should_stop_early", None)):
@@ -172,16 +172,16 @@ def forget_last_training() -> None:
 
 
 def forget_absent_best(folder: str, suffix: str) -> None:
-    """Drop the best score so far where its checkpoint is not there, so that the next best one of this folder is kept.
+    """Drop the best score so far if the folder has no ``checkpoint_best.pt``, so that the next best one is saved.
 
-    fairseq takes it from a ``--restore-file`` of another folder, and there may never be a better one.
+    fairseq takes this score from a ``--restore-file`` in another folder, and it can be that no later score is better.
     """
     if not PathManager.exists(os.path.join(folder, f"checkpoint_best{suffix}.pt")):
         vars(checkpoint_utils.save_checkpoint).pop("best", None)
 
 
 def without_optimizer(trainer) -> None:
-    """Count on from a checkpoint of ``--no-save-optimizer-state``, which fairseq takes for one of no updates."""
+    """Continue the count of updates from a checkpoint without an optimizer's state, where fairseq starts at 0."""
     updates = (trainer._optim_history or [{}])[-1].get("num_updates", 0)
     if updates > trainer.get_num_updates():
         logger.warning("checkpoint_last.pt has no optimizer state, so the optimizer starts again")
@@ -189,12 +189,12 @@ def without_optimizer(trainer) -> None:
 
 
 def mend_last(folder: str, model: BaseFairseqModel, suffix: str = "") -> None:
-    """Replace a ``checkpoint_last.pt`` that is damaged or cut off by the complete checkpoint of the most updates.
+    """Replace a ``checkpoint_last.pt`` that is damaged or cut off by the complete checkpoint with the most updates.
 
-    Only those count that a training saved, of parameters as ``model`` has them.
+    Only checkpoints count that a training saved and whose parameters have the names and shapes of ``model``'s.
 
     Raises:
-        ConfigurationError: there is no complete one.
+        ConfigurationError: there is no such checkpoint.
     """
     last = os.path.join(folder, f"checkpoint_last{suffix}.pt")
     if not os.path.isfile(last) or checkpoints.is_whole(last):
@@ -212,14 +212,14 @@ def mend_last(folder: str, model: BaseFairseqModel, suffix: str = "") -> None:
 
 
 def _place(path: str, model: BaseFairseqModel) -> Optional[Tuple[int, bool]]:
-    """The updates of a checkpoint, and whether it has an optimizer's state; None if a training cannot go on from it."""
+    """A checkpoint's updates, and whether it has an optimizer's state; None if a training cannot resume from it."""
     try:
         state = checkpoints.load_checkpoint(path)
         saved = dict(state.get("model", {}))
-        shallow_copy(model).upgrade_state_dict(saved)  # to the names of today; how the model is to start it still knows
+        shallow_copy(model).upgrade_state_dict(saved)  # renames parameters; the model keeps its start
         updates = state["optimizer_history"][-1]["num_updates"]
-        by_training = "val_loss" in state["extra_state"]  # an average has none
-    except Exception:  # another model's may fail anyhow
+        by_training = "val_loss" in state["extra_state"]  # an averaged checkpoint has none
+    except Exception:  # the checkpoint of another model can cause any error
         return None
     sizes = [{name: value.shape for name, value in values.items()} for values in (saved, model.state_dict())]
     return (updates, bool(state.get("last_optimizer_state"))) if by_training and sizes[0] == sizes[1] else None

@@ -1,8 +1,8 @@
-"""The sections of a hydra configuration fit the components that they name.
+"""Sections of a hydra configuration that fit the components that they name.
 
-``config/train.yaml`` lists options that only some components have.  They are left out for others, unless they were
-changed.  Without a criterion's name a training gets the architecture's own; on the command line
-:mod:`..messages.arguments` chooses it.  In stock fairseq both always have a name.
+``config/train.yaml`` lists options that only some components have.  Other components do not get them, and if such an
+option was changed, it is refused.  Without a criterion's name a training gets the architecture's criterion; on the
+command line :mod:`..messages.arguments` chooses it.  In stock fairseq both always have a name.
 """
 
 import dataclasses
@@ -30,12 +30,12 @@ TRAIN = Path(__file__).parents[2] / "config" / "train.yaml"
 
 @replaces(initialize, "add_defaults")
 def add_defaults(complete, cfg) -> None:
-    """Fit each section; fairseq asks twice, before and after it has resolved ``${...}``.
+    """Fit each section to its component; fairseq calls this twice, before and after it has resolved ``${...}``.
 
     Raises:
-        ConfigurationError: a component lacks an option that was given, or nothing has a name that was given.
+        ConfigurationError: a component lacks a given option, or a given name is unknown.
     """
-    import_user_module(cfg.common)  # which may have the names
+    import_user_module(cfg.common)  # which may register the names
     check_names(cfg)
     given = cfg.get("criterion")
     usual = isinstance(given, DictConfig) and "_name" in given and given._name is None
@@ -50,7 +50,7 @@ def add_defaults(complete, cfg) -> None:
 
 
 def dataclass_of(section: str, name: str) -> Any:
-    """The dataclass of a component's options, or None for components of fairseq's that have none."""
+    """The dataclass of a component's options, or None for components without one."""
     if section == "model":
         return MODEL_DATACLASS_REGISTRY.get(ARCH_MODEL_NAME_REGISTRY.get(name, name))
     known = TASK_DATACLASS_REGISTRY if section == "task" else REGISTRIES[section]["dataclass_registry"]
@@ -58,13 +58,13 @@ def dataclass_of(section: str, name: str) -> Any:
 
 
 def fitting(given: DictConfig, listed: Dict[str, Any], section: str) -> Dict[str, Any]:
-    """Return what was given, without the options that the component lacks and that have ``train.yaml``'s value.
+    """Return the given options, without those that the component lacks and that have ``train.yaml``'s value.
 
     An option that ``train.yaml`` takes from another section counts as unchanged.  Components without a dataclass take
-    any option.  An architecture of fairseq's does not take null, which means the default here.
+    any option.  An architecture of fairseq does not take null, which means the default here.
 
     Raises:
-        ConfigurationError: another option is one that the component lacks.
+        ConfigurationError: the component lacks an option whose value was changed.
     """
     name = given._name
     settings = dataclass_of(section, name)
@@ -84,5 +84,5 @@ def fitting(given: DictConfig, listed: Dict[str, Any], section: str) -> Dict[str
     return kept
 
 
-if "fairseq_cli.train" in sys.modules:  # it has taken the other one by then
+if "fairseq_cli.train" in sys.modules:  # it has imported the original function already
     sys.modules["fairseq_cli.train"].add_defaults = initialize.add_defaults  # type: ignore[attr-defined]

@@ -1,8 +1,9 @@
-"""Validation is tried before the first batch, on one sentence of each text.
+"""A test of validation before the first batch, on one sentence of each text.
 
-Stock fairseq validates for the first time when an epoch is over.  A metric that nothing logs, a sentence that is too
-long for ``--max-tokens``, or a wrong option of ``--eval-bleu`` ends the training there, and nothing is saved.  A metric
-of which more is better keeps the worst checkpoint without ``--maximize-best-checkpoint-metric``, in silence.
+Stock fairseq validates for the first time at the end of an epoch.  A metric that is not logged, a sentence that is too
+long for ``--max-tokens``, or a wrong option of ``--eval-bleu`` ends the training there, and nothing is saved.  For a
+metric of which more is better, it keeps the worst checkpoint without ``--maximize-best-checkpoint-metric``, and does
+not warn.
 """
 
 import dataclasses
@@ -22,7 +23,7 @@ from ..replaced import replaces
 HIGHER = {"accuracy", "acc", "acc_and_f1", "bleu", "chrf", "f1", "mcc"}
 LOWER = {"loss", "ppl", "wer", "cer", "uer", "ser"}
 LOGGED_BY = {"bleu": "--eval-bleu logs it", "chrf": "--task char_translation --eval-bleu logs it"}
-# by which fairseq divides when an epoch is over, or when it has saved
+# fairseq divides by these at the end of an epoch or after saving
 INTERVALS = (
     ("checkpoint", "save_interval"),
     ("checkpoint", "keep_interval_updates_pattern"),
@@ -32,7 +33,7 @@ INTERVALS = (
 
 @replaces(TranslationTask, "build_model")
 def build_model(build, self, *args, **named):
-    """Look at the options of BLEU when the model is built."""
+    """Check the options of ``--eval-bleu`` when the model is built."""
     if self.cfg.eval_bleu:
         check_bleu(self.cfg)
     return build(self, *args, **named)
@@ -40,9 +41,9 @@ def build_model(build, self, *args, **named):
 
 @replaces(TranslationTask, "reduce_metrics")
 def reduce_metrics(reduce, self, logging_outputs, criterion) -> None:
-    """Score empty translations."""
+    """Give a BLEU score also if all translations are empty."""
     if sum(log.get("_bleu_totals_0", 1) for log in logging_outputs) == 0:
-        # hardly a word: without any, fairseq logs no BLEU, and then asks for it
+        # almost no words: with none at all, fairseq logs no BLEU, and then fails when it reads it
         logging_outputs = [{**log, "_bleu_totals_0": 1e-9} for log in logging_outputs]
     reduce(self, logging_outputs, criterion)
 
@@ -84,10 +85,10 @@ def check_bleu(cfg: Any) -> None:
 
 
 def check_options(cfg: Any) -> None:
-    """Refuse options that stock fairseq reads when an epoch is over, and that cannot be meant.
+    """Refuse options that stock fairseq reads only at the end of an epoch, and whose values make no sense.
 
     Raises:
-        ConfigurationError: an interval is 0, something waits for scores that there are not, or the worst would be kept.
+        ConfigurationError: an interval is 0, an option needs scores without validation, or the worst would be kept.
     """
     for section, option in INTERVALS:
         if cfg[section][option] == 0:
@@ -117,7 +118,7 @@ def check_validation(trainer: Any) -> None:
     """Validate one sentence of each text, and refuse a ``--best-checkpoint-metric`` that is not among its scores.
 
     Raises:
-        ConfigurationError: as :func:`check_options`, or validation could not be done, or would choose nothing.
+        ConfigurationError: :func:`check_options` raises it, validation fails, or the metric is not logged.
     """
     cfg, metric = trainer.cfg, trainer.cfg.checkpoint.best_checkpoint_metric
     check_options(cfg)
@@ -135,10 +136,12 @@ def check_validation(trainer: Any) -> None:
 
 
 def first_scores(trainer: Any, subset: str) -> Dict[str, Any]:
-    """Return what validation logs of a text's first sentence. Each update of training seeds and sets its modes anew.
+    """Return what validation logs for a text's first sentence.
+
+    This does not change the training: each update sets the seed and the model's mode again.
 
     Raises:
-        ConfigurationError: the text does not make batches, or the sentence cannot be validated.
+        ConfigurationError: the text cannot be divided into batches, or the sentence cannot be validated.
     """
     with metrics.aggregate(new_root=True) as logged:
         try:
