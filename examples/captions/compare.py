@@ -30,7 +30,8 @@ def measured():
     figures = defaultdict(dict)
     for line in read(HERE / "seeds.csv"):
         for column, figure in line.items():
-            figures[line["system"], column][int(line["seed"])] = figure
+            if figure:  # collect.py leaves a figure empty if there is no such test set
+                figures[line["system"], column][int(line["seed"])] = figure
     for line in read(HERE / "gates.csv"):
         column = f"{line['side']}, {line['tag']}, {line['gate']}"
         figures[line["system"], column][int(line["seed"])] = line["%"]

@@ -200,6 +200,15 @@ def test_a_row_counts_when_each_of_its_comparisons_has_three_seeds(tmp_path, mon
     assert (line["row"], own, others) == ("a-01", ["10.20", "9.10", "7.00"], ["10.20", "9.10", "11.00"])
 
 
+def test_a_system_without_a_test_set_is_left_out_of_its_table(tmp_path, monkeypatch):
+    module = compare()
+    monkeypatch.setattr(module, "HERE", tmp_path)
+    (tmp_path / "gates.csv").write_text("system,seed,side,tag,gate,%\n")
+    (tmp_path / "seeds.csv").write_text("system,seed,BLEU,later\none,1,10.20,9.80\ntwo,1,3.00,\n")
+    assert [*module.systems(["BLEU"])][1:] == [["`one`", "1", "10.20"], ["`two`", "1", "3.00"]]
+    assert [*module.systems(["BLEU", "later"])][1:] == [["`one`", "1", "10.20", "9.80"]]
+
+
 def test_results_are_the_tables_of_the_seeds(capsys):
     compare().main()
     text = (CAPTIONS / "RESULTS.md").read_text()
