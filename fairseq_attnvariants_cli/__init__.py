@@ -1,5 +1,5 @@
-"""The command ``fairseq-attnvariants``, a package of its own, as ``fairseq_cli`` is.
+"""The command ``fairseq-attnvariants``. It is a separate package, like ``fairseq_cli``.
 
-Importing :mod:`fairseq_attnvariants` registers its models, and so imports fairseq and torch. Subcommands on text do not
-need them.
+An import of :mod:`fairseq_attnvariants` registers its models, and therefore imports fairseq and torch. Subcommands on
+text need neither.
 """

@@ -1,11 +1,11 @@
-"""Read versions from metadata, and find the runtime of exported folders. Neither imports what it finds."""
+"""Versions of distributions, and the path of the runtime of exported folders, without importing either."""
 
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 
 def installed(distribution: str) -> str:
-    """The version of a distribution."""
+    """Return the version of a distribution, or ``not installed``."""
     try:
         return version(distribution)
     except PackageNotFoundError:
@@ -13,5 +13,5 @@ def installed(distribution: str) -> str:
 
 
 def runtime() -> Path:
-    """The path of the runtime: the one file that translates with a folder that ``export`` wrote."""
+    """Return the path of the runtime, the file that translates with a folder written by ``export``."""
     return Path(__file__).parents[1] / "fairseq_attnvariants_run" / "fairseq_attnvariants_run.py"

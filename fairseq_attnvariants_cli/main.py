@@ -1,4 +1,4 @@
-"""``fairseq-attnvariants SUBCOMMAND``: what stock fairseq has no command for."""
+"""The program ``fairseq-attnvariants SUBCOMMAND``, for tasks that stock fairseq has no command for."""
 
 import argparse
 import contextlib
@@ -28,7 +28,7 @@ FOLDERS = {
     "user-dir": (".", "print the path for --user-dir and common.user_dir"),
     "config-dir": ("config", "print the path for fairseq-hydra-train --config-dir"),
 }
-# a module is imported only when its subcommand is asked for, and torch and fairseq only where that runs a model
+# a subcommand's module is imported only when the user calls it; it imports torch and fairseq only to run a model
 GROUPS = {
     "train and check": {
         "check": "test in seconds that an architecture pads, batches and decodes correctly",
@@ -68,13 +68,16 @@ GROUPS = {
         "env": "print installed versions and hardware, for a bug report",
     },
 }
-LISTED = next(iter(GROUPS))  # what the list of subcommands begins with
+LISTED = next(iter(GROUPS))  # the list of subcommands begins with this
 SUBCOMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run a subcommand; returns the exit status: its own, or 2 for what the user can mend, which one sentence says."""
-    if sys.stderr is None:  # closed: what goes there is lost, and nothing else
+    """Run a subcommand, and return its exit status.
+
+    The status is 2 after an error that the user can correct. One sentence on standard error describes it.
+    """
+    if sys.stderr is None:  # standard error is closed: only its output is lost
         with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):
             return main(arguments)
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -91,7 +94,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
             import_user_dirs(options.user_dir)
         return options.run(options) or 0
-    except BrokenPipeError:  # the reader of standard output, such as head, has seen enough
+    except BrokenPipeError:  # the reader of standard output, such as head, has closed it
         return 1
     except KeyboardInterrupt:
         say(f"{PROGRAM}: interrupted")
@@ -108,14 +111,14 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
 
 def prepare() -> None:
-    """Let signals end the process cleanly, streams take any text, and libraries say no more than warnings."""
+    """Make signals end the process cleanly, streams accept any text, and libraries print only warnings and errors."""
     for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup wants it
-            signal.signal(number, lambda number, _: sys.exit(128 + number))  # by way of every clean-up
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as set by nohup
+            signal.signal(number, lambda number, _: sys.exit(128 + number))  # runs all clean-up code
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # and no notebook's
+        if isinstance(stream, io.TextIOWrapper):  # not so in a notebook
             stream.reconfigure(errors="backslashreplace")
-    warnings.filterwarnings("ignore", "Detected pickle protocol|'torch.load' received")  # a refusal says enough
+    warnings.filterwarnings("ignore", "Detected pickle protocol|'torch.load' received")  # our refusal is enough
     warnings.filterwarnings("ignore", "'pin_memory' argument is set as true")  # stock fairseq sets it without a GPU
     quiet = dict.fromkeys(("fairseq", "fairseq_attnvariants", "sacrebleu"), "WARNING")
     for name, level in {**quiet, "matplotlib.font_manager": "ERROR"}.items():
@@ -123,19 +126,19 @@ def prepare() -> None:
 
 
 def refusals() -> Tuple[Type[Exception], ...]:
-    """The errors that say in a sentence what the user can mend: the command's, and the package's if it is imported."""
+    """Return the types of errors that the user can correct: the command's, and the package's if it is imported."""
     registry = sys.modules.get("fairseq_attnvariants.registry")
     return (UserError, ImportError, *([registry.ConfigurationError] if registry else []))
 
 
 def refuse(arguments: Sequence[str], why: str) -> int:
-    """Say on standard error, in one line, why a subcommand was not run to its end; returns the exit status."""
+    """Print on standard error, in one line, why a subcommand failed, and return the exit status."""
     say(f"{' '.join([PROGRAM, *arguments[:1]])}: {why}")
     return 2
 
 
 class Help(argparse.HelpFormatter):
-    """Help whose lines break at spaces only, and whose examples can be copied."""
+    """A formatter of help that breaks lines only at spaces, and writes examples that can be copied into a shell."""
 
     def _split_lines(self, text: str, width: int) -> List[str]:
         return textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False)
@@ -151,23 +154,23 @@ class Help(argparse.HelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that refuses in one sentence, and says so where its help cannot be written."""
+    """A parser that raises :class:`UserError` for wrong options, and for help that cannot be written."""
 
     def __init__(self, **options: Any):
         super().__init__(**{"formatter_class": Help, **options})
 
     def error(self, message: str) -> NoReturn:
-        """Refuse options."""
+        """Raise a :class:`UserError` with the message of argparse."""
         raise UserError(f"{message} (see {self.prog} --help)")
 
     def print_help(self, file: Any = None) -> None:
-        """Print it."""
+        """Print the help on standard output."""
         with standard_output() as output:
             output.write(self.format_help())
 
 
 def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser of the command, with the options of the subcommand that ``arguments`` begin with."""
+    """Return the parser of the command, with the options of the subcommand that ``arguments`` begin with."""
     about = "Check, analyse, compare and export models; fairseq's own commands train and translate."
     command = Parser(prog=PROGRAM, description=about, epilog=listing())
     command.add_argument("--version", action="version", version=f"{PROGRAM} {installed(PROGRAM)}")
@@ -188,7 +191,7 @@ def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def listing() -> str:
-    """All subcommands, in their groups."""
+    """Return the list of all subcommands, by group."""
     folders = {name: summary for name, (_, summary) in FOLDERS.items()}
     lines = []
     for title, group in {**GROUPS, "folders for fairseq": folders}.items():
@@ -197,10 +200,10 @@ def listing() -> str:
 
 
 def check_name(arguments: Sequence[str]) -> None:
-    """Refuse a subcommand that there is not, with the one that is spelled most like it.
+    """Refuse an unknown subcommand, and suggest the one with the most similar name.
 
     Raises:
-        UserError: there is none of this name.
+        UserError: no subcommand has this name.
     """
     names = [*SUBCOMMANDS, *FOLDERS]
     if arguments and not arguments[0].startswith("-") and arguments[0] not in names:
@@ -210,16 +213,16 @@ def check_name(arguments: Sequence[str]) -> None:
 
 
 def print_folder(options: argparse.Namespace) -> None:
-    """Run one of :data:`FOLDERS`."""
+    """Run a subcommand of :data:`FOLDERS`: print the path of its folder."""
     with standard_output() as output:
         print(package_dir() / FOLDERS[options.subcommand][0], file=output)
 
 
 def package_dir() -> Path:
-    """The folder of the package that fairseq reads, which is not imported for it.
+    """Return the folder of the package that fairseq reads, without importing it.
 
     Raises:
-        ImportError: it is not there.
+        ImportError: the package is not installed.
     """
     spec = find_spec("fairseq_attnvariants")
     if spec is None or spec.origin is None:

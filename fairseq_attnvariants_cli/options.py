@@ -1,4 +1,4 @@
-"""Options that several subcommands have, and how argparse reads them.
+"""Options that several subcommands share, and functions that add them to a parser of argparse.
 
 An option is a field of a dataclass. Its help is in the section ``Args:`` of the docstring.
 """
@@ -15,11 +15,11 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 from .text.files import UserError
 from .text.subwords import STYLES
 
-LARGEST = 2**31 - 1  # a number that every library here takes
+LARGEST = 2**31 - 1  # the largest number that every library here accepts
 
 
 def at_least(least: float, kind: Callable[[str], Any] = int, most: float = LARGEST) -> Callable[[str], Any]:
-    """An option's type: numbers from ``least`` on, up to ``most``."""
+    """Return an option's type: finite numbers from ``least`` to ``most``."""
 
     def parse(text: str) -> Any:
         value = kind(text)
@@ -31,18 +31,18 @@ def at_least(least: float, kind: Callable[[str], Any] = int, most: float = LARGE
             raise argparse.ArgumentTypeError(f"{text} is more than {most}")
         return value
 
-    parse.__name__ = kind.__name__  # for what argparse says
+    parse.__name__ = kind.__name__  # for the messages of argparse
     return parse
 
 
 natural, positive, amount, length = at_least(0), at_least(1), at_least(0, float), at_least(1, float)
-MOST = 100  # of a length penalty, and of the tokens of a translation for each of its source
+MOST = 100  # the highest length penalty, and the most target tokens per source token
 penalty = at_least(0, float, MOST)
 SEARCH = {"beam": 5, "lenpen": 1.0, "max_len_a": 0.0, "max_len_b": 200}  # fairseq's defaults
 
 
 def filled(text: str) -> str:
-    """An option's type: texts that are not empty, as a shell's variables are that nobody has set."""
+    """Return the text, unless it is empty, such as from a shell variable that is not set: an option's type."""
     if not text:
         raise argparse.ArgumentTypeError("'' is empty: give a value, or set the variable that it comes from")
     return text
@@ -58,33 +58,37 @@ def checkpoints(text: str) -> str:
 
 
 def option(metavar: Any = "FILE", **more: Any) -> Any:
-    """A field for an option with a value, which is a text, not empty, unless there is another ``type``.
+    """Return a field for an option with a value: a text that is not empty, unless ``type`` is given.
 
     Args:
-        metavar: how help calls the value.
-        more: for ``add_argument``, and three arguments for :func:`add_options`: ``positional`` for a value without the
-            option's name before it, ``group`` for options that exclude each other, and ``short`` for short names.
+        metavar: the name of the value in the help.
+        more: arguments of ``add_argument``, and three that :func:`add_options` reads: ``positional`` for a value
+            without the option's name before it, ``group`` for options that exclude each other, and ``short`` for short
+            names.
     """
     return field(metadata={"metavar": metavar, "type": filled, **more})
 
 
 def numeric(default: Any = None, metavar: str = "N", type: Callable[[str], Any] = natural, **more: Any) -> Any:
-    """A field for an option that is a number; its help ends in its default."""
+    """Return a field for an option that is a number; its help ends with its default."""
     return option(metavar, default=default, type=type, **more)
 
 
 def switch(**more: Any) -> Any:
-    """A field for an option without a value."""
+    """Return a field for an option without a value."""
     return field(metadata={"action": "store_true", **more})
 
 
 def flag(name: str) -> str:
-    """A field's name as it is given on the command line; ``from_`` is ``--from``."""
+    """Return a field's name on the command line, such as ``--from`` for ``from_``."""
     return "--" + name.rstrip("_").replace("_", "-")
 
 
 def add_options(parser: argparse.ArgumentParser, kind: type, run: Callable[[Any], Any]) -> None:
-    """Describe a subcommand by a dataclass, its fields and its docstring; ``run`` gets one of the ``kind``."""
+    """Add the fields of the dataclass ``kind`` to a parser, with help from its docstring.
+
+    The subcommand calls ``run`` with an instance of ``kind``.
+    """
     summary = inspect.cleandoc(kind.__doc__ or "").partition("\nArgs:\n")[0]
     text, _, example = " ".join(summary.split()).partition(" example: ")
     parser.description, parser.epilog = text, example and f"example: {example}"
@@ -112,7 +116,7 @@ def add_options(parser: argparse.ArgumentParser, kind: type, run: Callable[[Any]
 
 
 def described(text: Optional[str]) -> Dict[str, str]:
-    """The section ``Args:`` of a docstring, by fields."""
+    """Return the entries of the section ``Args:`` of a docstring, by name."""
     section = inspect.cleandoc(text or "").partition("\nArgs:\n")[2]
     entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", section, re.MULTILINE)
     return {name: " ".join(said.split()) for name, said in entries}
@@ -141,10 +145,10 @@ class NameOptions:
     name: Optional[List[str]] = option("TEXT", action="append")
 
     def names(self, paths: Sequence[str]) -> List[str]:
-        """The names of the systems where they are shown.
+        """Return the displayed names of the systems.
 
         Raises:
-            UserError: there are more or fewer names than systems, or two systems have one name.
+            UserError: there are more or fewer names than systems, or two systems have the same name.
         """
         if self.name and len(self.name) != len(paths):
             raise UserError(f"{len(self.name)} --name for {len(paths)} systems")
@@ -153,7 +157,7 @@ class NameOptions:
         for name in found:
             if found.count(name) > 1:
                 raise UserError(f"two systems are called {name!r}: give each another --name")
-        # bytes that are no UTF-8 are escaped
+        # escape bytes that are not UTF-8
         return [name.encode(errors="backslashreplace").decode() for name in found]
 
 
@@ -262,7 +266,7 @@ class BeamOptions:
     max_len_b: Optional[int] = numeric(type=positive, metavar="B")
 
     def settle(self) -> None:
-        """Set each option of the search that was not given to fairseq's default."""
+        """Set the missing options of the search to fairseq's defaults."""
         for name, value in SEARCH.items():
             if getattr(self, name, None) is None:
                 setattr(self, name, value)
@@ -292,10 +296,10 @@ class TargetOptions(SearchOptions, TextOptions):
     generate: bool = switch(group="target")
 
     def given(self) -> bool:
-        """Return whether the target is given, not generated; the options of the search are complete then.
+        """Return whether the target is given, not generated, and set the missing options of the search.
 
         Raises:
-            UserError: both are asked for, or the target is given and an option of the search, too.
+            UserError: both --reference and --generate are given, or an option of the search with a given target.
         """
         if self.generate and self.reference:
             raise UserError("give --reference or --generate, not both")

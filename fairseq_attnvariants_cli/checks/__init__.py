@@ -1,6 +1,6 @@
-"""Tests of what fairseq demands of an architecture, each a small function of a model and a task made in memory.
+"""Tests of fairseq's demands on an architecture. Each is a small function of a model and a task made in memory.
 
-``subject`` makes these; ``demand`` says what a demand is; the others hold the demands by what they look at.
+``subject`` makes these. ``demand`` defines a demand. The other modules have the demands, by topic.
 """
 
 from . import batches, compiling, exporting, growth, parts, search, training  # noqa: F401 - each adds its demands

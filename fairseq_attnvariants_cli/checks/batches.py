@@ -1,4 +1,4 @@
-"""Demands on batches: no sentence knows of another one, of padding, or of what comes later."""
+"""Demands on batches: outputs of a sentence do not depend on other sentences, on padding, or on later words."""
 
 from typing import Optional
 
@@ -14,7 +14,7 @@ from .subject import SOURCES, TARGETS, Output, Pairs, Subject
 
 @demand
 def same(subject: Subject) -> None:
-    """A batch, in evaluation.
+    """Compute a batch twice, in evaluation.
 
     Demand: what is computed twice is the same
     Otherwise: a translation differs from one time to the next: something is drawn at random that training alone should
@@ -26,7 +26,7 @@ def same(subject: Subject) -> None:
 
 @demand
 def padding(subject: Subject) -> None:
-    """Log-probabilities, and the attention on real tokens.
+    """Compare log-probabilities, and the attention on real tokens.
 
     Demand: sources padded on the left, on the right or more than needed give the same
     Otherwise: scores or alignments depend on which sentences come in a batch, and on --left-pad-source
@@ -46,14 +46,14 @@ def padding(subject: Subject) -> None:
 
 
 def on_tokens(subject: Subject, output: Output, pairs: Pairs, row: int) -> Optional[Tensor]:
-    """The attention of a row, without padding, if there is any."""
+    """Return the attention of a row, without padding, or None if the model returns none."""
     if output.attention is None:
         return None
     return output.attention[row, subject.real(pairs.previous[row])][:, subject.real(pairs.source[row])]
 
 
 def shift(subject: Subject, pairs: Pairs, output: Output) -> str:
-    """Return the hint for a batch whose attention weights equal each sentence's own, but in other columns."""
+    """Return a hint if a batch's attention weights are those of each sentence alone, but in other columns."""
     for row, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True)):
         own = subject.evaluated(subject.pairs([source], [target])).attention
         if own is None or output.attention is None:
@@ -66,9 +66,10 @@ def shift(subject: Subject, pairs: Pairs, output: Output) -> str:
 
 @demand
 def alone(subject: Subject) -> None:
-    """Each sentence of a batch that is padded on the right, as no demand on the side is meant.
+    """Compare each sentence alone with a batch that is padded on the right, because the side is another demand.
 
-    In training, where dropout draws for a whole batch, with other sentences of the same lengths.
+    In training, dropout depends on the batch. So two batches are compared there that differ in one sentence, not in its
+    length.
 
     Demand: a sentence alone gives what it gives in a batch
     Otherwise: scores change with --batch-size and with what else is translated
@@ -89,7 +90,7 @@ def alone(subject: Subject) -> None:
 
 @demand
 def future(subject: Subject) -> None:
-    """Steps before a change of the previous target words, in evaluation and in training.
+    """Compare the steps before a change of the previous target words, in evaluation and in training.
 
     Demand: no step reads a later target word
     Otherwise: training is a game with open cards: the loss is low, and translation is not what was trained
@@ -113,7 +114,7 @@ def trained(subject: Subject, pairs: Pairs) -> Output:
 
 @demand
 def attention(subject: Subject) -> None:
-    """Try a batch that is padded on the left, as fairseq pads sources.
+    """Test a batch that is padded on the left, as fairseq pads sources.
 
     Demand: weights of attention add up to 1, where the normalizer says so, and lie on real tokens alone
     Otherwise: --print-alignment, --replace-unk, align, aer and attention show links to the wrong words
@@ -140,7 +141,7 @@ def attention(subject: Subject) -> None:
 
 @demand
 def short(subject: Subject) -> None:
-    """Log-probabilities and gradients are finite, and the same alone and together.
+    """Check that log-probabilities are finite, and the same alone and in a batch, and that gradients are finite.
 
     Demand: empty sources and sources of one word work, alone and with longer ones
     Otherwise: an empty line stops fairseq-interactive, or spoils what else is in its batch

@@ -18,13 +18,13 @@ from .outcome import Broken, NotApplicable
 from .subject import LONG_SOURCE, LONG_TARGET, Pairs, Subject
 
 BATCHES = 4
-LEAST = 29  # of sentences and of symbols
+LEAST = 29  # smallest number of sentences and of symbols
 STEPS = 3
 
 
 @demand
 def compiled(subject: Subject) -> None:
-    """Batches of several sizes in training; with a compiler that only counts, unless the options have ``--compile``.
+    """Compile a step for several batch sizes in training. The compiler only counts, unless options have ``--compile``.
 
     Demand: --compile compiles a step once, for batches of any size
     Otherwise: --compile compiles it again for every length: training takes many times as long, and at torch's limit the
@@ -71,7 +71,7 @@ def compiled(subject: Subject) -> None:
 
 
 def convolutions(graph: Any) -> Iterator[str]:
-    """The places, in a user's code, of convolutions over a length that is free; torch's compiler fixes it."""
+    """Yield the places, in a user's code, of convolutions over a dynamic length, which torch's compiler fixes."""
     for node in graph.graph.nodes:
         part = graph.get_submodule(node.target) if node.op == "call_module" else node.target
         name = getattr(part, "__name__", type(part).__name__)
@@ -85,7 +85,7 @@ def convolutions(graph: Any) -> Iterator[str]:
 
 
 def batches(subject: Subject) -> List[Pairs]:
-    """Batches of sizes that all differ, from each other and from all widths: the compiler takes equal ones for one."""
+    """Return batches whose sizes differ from each other and from all widths: the compiler treats equal sizes as one."""
     widths = {size for parameter in subject.shared.parameters() for size in parameter.shape}
     sizes = (size for size in itertools.count(LEAST) if size not in widths)
     return [

@@ -1,4 +1,4 @@
-"""Demands, their table, and what is found of them."""
+"""Demands, their table, and their findings."""
 
 import inspect
 import re
@@ -12,26 +12,26 @@ from ..text.files import reason
 from .outcome import Broken, NotApplicable, quiet
 from .subject import Output, Subject
 
-RTOL, ATOL = 3e-5, 1e-5  # of float32 that two ways of computing leave
+RTOL, ATOL = 3e-5, 1e-5  # tolerances for two ways of computing in float32
 SHIFTED = ": they are shifted by the padding"
 
 
 class Finding(NamedTuple):
     """The result of a demand."""
 
-    holds: Optional[bool]  # None where it does not apply
+    holds: Optional[bool]  # None if the demand does not apply
     found: str  # by how much it fails, or why it does not apply
 
 
 class Demand(NamedTuple):
-    """Something that fairseq, or who uses it, takes for granted."""
+    """A property of models that fairseq or its users rely on."""
 
-    text: str  # what holds
-    means: str  # to a user, where it does not hold
+    text: str  # the property
+    means: str  # the consequence for a user if it does not hold
     function: Callable[[Subject], None]  # raises Broken, NotApplicable or an error of the model
 
     def __call__(self, subject: Subject) -> Finding:
-        """Try it; an error of the model is a failure."""
+        """Test the demand; an error of the model is a failure."""
         try:
             with quiet():
                 self.function(subject)
@@ -39,7 +39,7 @@ class Demand(NamedTuple):
             return Finding(None, str(why))
         except Broken as how:
             return Finding(False, f"{how}{subject.hint()}")
-        except Exception as error:  # whatever a model of somebody's own raises
+        except Exception as error:  # a custom model can raise any error
             kind, message = type(error).__name__, reason(error)
             message = kind if message == kind else f"{kind}: {message}"
             return Finding(False, f"{message}{raised_at(error)}{subject.hint()}")
@@ -52,7 +52,7 @@ ADDED: Dict[str, Demand] = {}
 def demand(function: Callable[[Subject], None]) -> Callable[[Subject], None]:
     """Add a function to :data:`ADDED`, by its name.
 
-    Its docstring says what holds, after ``Demand:``, and what it means where that does not, after ``Otherwise:``.
+    Its docstring gives the property after ``Demand:``, and the consequence if it does not hold after ``Otherwise:``.
     """
     said = dict(re.findall(r"^(\w+): (.*(?:\n    .*)*)", inspect.cleandoc(function.__doc__ or ""), re.MULTILINE))
     text, means = (" ".join(said.get(label, "").split()) for label in ("Demand", "Otherwise"))
@@ -61,10 +61,10 @@ def demand(function: Callable[[Subject], None]) -> Callable[[Subject], None]:
 
 
 def close(found: Any, expected: Any, what: str, rtol: float = RTOL, atol: float = ATOL) -> None:
-    """Refuse tensors that differ by more than rounding does; where both are None they are equal.
+    """Refuse tensors that differ by more than rounding errors. Two Nones are equal.
 
     Raises:
-        Broken: they do, with the largest difference.
+        Broken: the tensors differ; the message has the largest difference.
     """
     if found is None or expected is None:
         if found is not expected:
@@ -79,18 +79,18 @@ def close(found: Any, expected: Any, what: str, rtol: float = RTOL, atol: float 
 
 
 def agree(found: Output, expected: Output, what: str = "") -> None:
-    """Refuse outputs that differ by more than rounding does."""
+    """Refuse outputs that differ by more than rounding errors."""
     close(found.scores, expected.scores, f"log-probabilities{what}")
     close(found.attention, expected.attention, f"weights of attention{what}")
 
 
 def shifted(found: Tensor, real: Tensor, expected: Tensor) -> bool:
-    """Whether weights, ``T x S``, that should be in the ``real`` columns are in as many at the other end.
+    """Return whether weights, ``T x S``, that belong in the ``real`` columns are at the other end of the columns.
 
     Args:
-        found: of a source with padding.
-        real: where the source is no padding, ``S``.
-        expected: of the source without padding, ``T x`` its length.
+        found: weights of a source with padding.
+        real: whether each position of the source is not padding, ``S``.
+        expected: weights of the source without padding, ``T x`` its length.
     """
     other = found[:, real.flip(0)]
     return other.shape == expected.shape and torch.allclose(other.double(), expected.double(), RTOL, ATOL)
@@ -100,7 +100,7 @@ def finite(values: Tensor, what: str) -> None:
     """Refuse NaN and infinity.
 
     Raises:
-        Broken: there are some.
+        Broken: a value is NaN or infinite.
     """
     if not torch.isfinite(values).all():
         raise Broken(f"{what} are not finite")

@@ -1,4 +1,4 @@
-"""The demand on ``fairseq-attnvariants export``: what leaves fairseq is the same model."""
+"""The demand on ``fairseq-attnvariants export``: the exported model translates like the model in fairseq."""
 
 from fairseq_attnvariants.deploy import missing
 from fairseq_attnvariants.models import AttentionRNNModel
@@ -13,7 +13,7 @@ SENTENCES = 9
 
 @demand
 def exported(subject: Subject) -> None:
-    """Random sources, with a wide beam and a narrow one; not where what export needs is not installed.
+    """Translate random sources, with a wide beam and a narrow one, if the libraries of export are installed.
 
     Demand: exported, it translates as fairseq's search does
     Otherwise: fairseq-attnvariants export refuses it, so that it translates in fairseq alone
@@ -26,7 +26,7 @@ def exported(subject: Subject) -> None:
     from fairseq_attnvariants.deploy.package import end
     from fairseq_attnvariants.deploy.proof import Batch, Search, proved, random_sources
 
-    model = subject.untouched().eval()  # nothing looks at what its parts return
+    model = subject.untouched().eval()  # not watched
     model.load_state_dict(subject.shared.state_dict())
     sources = random_sources(model, end(subject.task.source_dictionary), SENTENCES)
     search = Search(beam=4, max_len_b=12)

@@ -1,7 +1,7 @@
 """Demands on time and memory: both grow no faster than in proportion to either length.
 
-The counts are exact and the same on every machine: the numbers that operations read and write represent time, and
-the bytes that are alive at once for memory.
+Both are counted, exactly, and with the same result on every machine. The numbers that operations read and write
+represent time, and the bytes that are alive at once represent memory.
 """
 
 import functools
@@ -22,32 +22,32 @@ from .outcome import Broken, NotApplicable
 from .subject import LONG_SOURCE, LONG_TARGET, Pairs, Subject
 
 LENGTHS = (8, 17, 26)  # symbols without EOS
-MOST = 1.25  # what the last 9 symbols add, over what the 9 before them add: 1 in proportion
+MOST = 1.25  # highest ratio of what the last 9 symbols add to what the 9 before them add; 1 is in proportion
 
 
 class Counter(TorchDispatchMode):
-    """Counts what operations do while it is active, in which no garbage is collected: when that happens is chance."""
+    """Counts what operations do while it is active. It disables garbage collection, whose time is random."""
 
     def __init__(self) -> None:
         super().__init__()
         self.touched = 0  # numbers read and written
-        self.alive = 0  # bytes of what was made here and is still there
+        self.alive = 0  # bytes of tensors that were made here and still exist
         self._sizes: Dict[int, int] = {}
 
     def __enter__(self) -> "Counter":
-        """Begin to count."""
+        """Begin to count, and disable garbage collection."""
         self._collects = gc.isenabled()
         gc.disable()
         return super().__enter__()
 
     def __exit__(self, *raised: Any) -> None:
-        """End, and let garbage be collected as before."""
+        """Stop counting, and restore garbage collection."""
         super().__exit__(*raised)
         if self._collects:
             gc.enable()
 
     def __torch_dispatch__(self, function: Any, types: Any, arguments: Tuple[Any, ...] = (), named: Any = None) -> Any:
-        """Do the operation, and count it; views read and write nothing."""
+        """Run the operation, and count it; views read and write nothing."""
         made = function(*arguments, **(named or {}))
         outputs, inputs = (list(filter(torch.is_tensor, tree_flatten(each)[0])) for each in (made, (arguments, named)))
         if not function.is_view:
@@ -77,14 +77,14 @@ class Cost(NamedTuple):
 
 
 def line(subject: Subject, words: List[str], length: int) -> str:
-    """So many words, or characters."""
+    """Return a line of ``length`` words, or of ``length`` characters if the task reads characters."""
     if isinstance(subject.task, (CharTranslationTask, StringTransductionTask)):
         return "".join(word[0] + " " for word in words * length)[: length - 1] + words[0][0]
     return " ".join((words * length)[:length])
 
 
 def training_cost(model: Any, pairs: Pairs) -> Cost:
-    """A forward and a backward pass."""
+    """Return the cost of a forward and a backward pass."""
     model.train()
     with Counter() as counter:
         made = model(pairs.source, pairs.lengths, pairs.previous)[0]
@@ -95,7 +95,7 @@ def training_cost(model: Any, pairs: Pairs) -> Cost:
 
 
 def search_cost(model: Any, pairs: Pairs) -> Cost:
-    """Known steps one by one."""
+    """Return the cost of decoding known targets step by step."""
     model.eval()
     state: Dict[str, Any] = {}
     with Counter() as counter, torch.no_grad():
@@ -107,7 +107,7 @@ def search_cost(model: Any, pairs: Pairs) -> Cost:
 
 @functools.lru_cache(maxsize=8)
 def costs(subject: Subject) -> Dict[Tuple[str, int, int], Cost]:
-    """The costs of one pair, by what is done and by the lengths of source and target."""
+    """Return the costs of one pair, in training and in search, by the lengths of source and target."""
     found = {}
     model, least = subject.model(), LENGTHS[0]
     ways = {"training": training_cost}
@@ -121,11 +121,11 @@ def costs(subject: Subject) -> Dict[Tuple[str, int, int], Cost]:
 
 
 def compare(subject: Subject, what: str) -> None:
-    """Refuse growth that is faster than in proportion, of a field of :class:`Cost`.
+    """Refuse a field of :class:`Cost` that grows faster than in proportion to a length.
 
     Raises:
-        Broken: there is some.
-        NotApplicable: the model compares every token with every other one, on purpose.
+        Broken: the field grows faster.
+        NotApplicable: the model has self-attention, which compares every token with every other one.
     """
     if any(isinstance(part, MultiheadAttention) and part.self_attention for part in subject.shared.modules()):
         raise NotApplicable("self-attention compares every token with every other one, by design")
@@ -144,7 +144,7 @@ def compare(subject: Subject, what: str) -> None:
 
 @demand
 def time(subject: Subject) -> None:
-    """Numbers read and written, in training and in search.
+    """Check the numbers read and written, in training and in search.
 
     Demand: time grows no faster than in proportion to either length
     Otherwise: long sentences take longer than they need to: something is done at every step that could be done once
@@ -154,7 +154,7 @@ def time(subject: Subject) -> None:
 
 @demand
 def memory(subject: Subject) -> None:
-    """Bytes at once, in training and in search.
+    """Check the bytes that are alive at once, in training and in search.
 
     Demand: memory grows no faster than in proportion to either length
     Otherwise: long sentences do not fit: something keeps all steps at every step

@@ -1,4 +1,4 @@
-"""The outcomes of a demand other than errors, and silence meanwhile."""
+"""The outcomes of a demand other than errors, and a context without logs and warnings."""
 
 import contextlib
 import logging
@@ -11,12 +11,12 @@ class Broken(Exception):
 
 
 class NotApplicable(Exception):
-    """The model has no part in a demand; the message says why."""
+    """A demand does not apply to the model; the message says why."""
 
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Let errors only be logged, and nobody warn."""
+    """Log only errors in the block, and suppress warnings."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

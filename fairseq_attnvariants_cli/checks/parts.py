@@ -1,4 +1,4 @@
-"""Demands on parts from outside of the package: what they overwrite, where their tensors are, and their widths."""
+"""Demands on custom components: tensors that they overwrite, the devices of their tensors, and their widths."""
 
 import contextlib
 import warnings
@@ -20,7 +20,7 @@ from .subject import Subject
 
 @demand
 def in_place(subject: Subject) -> None:
-    """A batch in training, with its backward pass, and beam search.
+    """Run a batch in training, with its backward pass, and beam search.
 
     Demand: no component changes in place its arguments, or what the backward pass reads
     Otherwise: other steps, hypotheses and the backward pass read what was overwritten: gradients and translations are
@@ -29,13 +29,13 @@ def in_place(subject: Subject) -> None:
     try:
         backward(subject)
         search(subject, [subject.shared], subject.pairs())
-    finally:  # an error may be what follows from it
+    finally:  # an error may result from a change in place
         if subject.notes.in_place:
             raise Broken(f"{subject.notes.in_place[0]}: make a new tensor, as in a + b instead of a += b")
 
 
 def backward(subject: Subject) -> None:
-    """A forward and a backward pass, which notes where what it reads was computed if that was overwritten."""
+    """Run a forward and a backward pass; if it reads an overwritten tensor, report where the tensor was computed."""
     with warnings.catch_warnings(record=True) as warned, torch.autograd.set_detect_anomaly(True, check_nan=False):
         warnings.simplefilter("always")
         scores = subject.forward(subject.model().train(), subject.pairs()).scores
@@ -56,7 +56,7 @@ def backward(subject: Subject) -> None:
 @demand
 @torch.no_grad()
 def device(subject: Subject) -> None:
-    """The decoder on PyTorch's device ``meta``, which has shapes and no values, as if it was a GPU.
+    """Run the decoder on PyTorch's device ``meta``, which has shapes and no values, instead of a GPU.
 
     Demand: the decoder makes every tensor on the device of the others
     Otherwise: it trains on a CPU, and stops on a GPU
@@ -64,7 +64,7 @@ def device(subject: Subject) -> None:
     model, pairs = subject.model(), subject.pairs()
     if not isinstance(model, AttentionRNNModel):
         raise NotApplicable("this is tested for models of this package")
-    encoded = model.encoder(pairs.source, pairs.lengths)  # which reads lengths, and so values
+    encoded = model.encoder(pairs.source, pairs.lengths)  # the encoder reads lengths, and so values
     encoded = {name: [value.to("meta") for value in values] for name, values in encoded.items()}
     try:
         with without_autocast():
@@ -82,7 +82,7 @@ def device(subject: Subject) -> None:
 
 @contextlib.contextmanager
 def without_autocast() -> Iterator[None]:
-    """Let nothing be switched on or off by ``torch.autocast``, which refuses ``meta``."""
+    """Make ``torch.autocast`` do nothing in the block, because it refuses ``meta``."""
     real = torch.autocast
     torch.autocast = lambda *_, **__: contextlib.nullcontext()  # type: ignore[assignment,misc]
     try:
@@ -93,7 +93,7 @@ def without_autocast() -> Iterator[None]:
 
 @demand
 def widths(subject: Subject) -> None:
-    """Some have to be equal, which a part says by a :class:`ConfigurationError`.
+    """Check widths that all differ. A component may refuse unequal widths by a :class:`ConfigurationError`.
 
     Demand: widths may all differ
     Otherwise: it trains at some sizes alone, and no message says which

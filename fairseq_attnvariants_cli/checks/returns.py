@@ -1,8 +1,8 @@
 """Checks of custom components: the shapes that their methods return, and the tensors that they change.
 
-A wrong shape shows itself elsewhere, in PyTorch's words, and so does a change in place.  So :func:`watch` looks at what
-a method returns where it returns it.  Letters are those of :mod:`fairseq_attnvariants.nn.state`; sizes are read from
-what the method was given.
+A wrong shape or a change in place causes an error of PyTorch elsewhere.  So :func:`watch` checks the result of a method
+as soon as it returns.  Letters are those of :mod:`fairseq_attnvariants.nn.state`; sizes come from the arguments of the
+method.
 """
 
 import functools
@@ -25,11 +25,11 @@ from .outcome import Broken
 
 
 class WrongReturn(Broken):
-    """A part returns what the model cannot go on with; the message says what, and what is wanted."""
+    """The error of a component that returns a wrong value; the message has this value and what is wanted."""
 
 
 def shaped(found: Any, letters: str, *sizes: Optional[int]) -> None:
-    """Refuse anything but a tensor of these sizes.  A size of None may be any number; ``letters`` name the sizes."""
+    """Refuse anything except a tensor of these sizes.  A size of None may be any number; ``letters`` name the sizes."""
     if (
         not isinstance(found, Tensor)
         or len(sizes) != found.dim()
@@ -40,14 +40,14 @@ def shaped(found: Any, letters: str, *sizes: Optional[int]) -> None:
 
 
 def handed_on(found: Any, before: Any, count: int) -> None:
-    """Refuse what cannot follow a step's state: as :func:`rows`, and nothing where there was something."""
+    """Refuse a next state that :func:`rows` refuses, or that is None after a state that is not None."""
     if found is None and before is not None:
         raise WrongReturn("None, so that later steps have nothing of what start returned: return the next step's")
     rows(found, "N", count)
 
 
 def rows(found: Any, letter: str, count: int) -> None:
-    """Refuse what beam search cannot reorder: all but tensors of so many rows, None, and tuples and dictionaries."""
+    """Refuse all that beam search cannot reorder. It reorders tensors of ``count`` rows, None, tuples, dictionaries."""
 
     def look(tensor: Tensor) -> None:
         if tensor.dim() == 0 or len(tensor) != count:
@@ -55,7 +55,7 @@ def rows(found: Any, letter: str, count: int) -> None:
 
     try:
         each(look, found)
-    except TypeError as error:  # whose last word is the type
+    except TypeError as error:  # the last word of its message is the type
         kind = str(error).rpartition(" ")[2]
         inside = "" if type(found).__name__ == kind else f" with a {kind} in it"
         raise WrongReturn(
@@ -72,7 +72,7 @@ def said(found: Any) -> str:
 
 
 def energies(part: Attention, found: Any, query: Tensor, keys: Tensor, *features: Any) -> None:
-    """Check the shape of energies; several heads have one set each, which a ``read`` of the part's own averages."""
+    """Check the shape of energies. Several heads have one set each, and then the component must define ``read``."""
     heads = [None] * (isinstance(found, Tensor) and found.dim() == 4)
     shaped(found, "B x k x S", *heads, *query.shape[:2], keys.size(-2))
     if heads and len(found) > 1 and type(part).read is Attention.read:
@@ -93,20 +93,20 @@ def attended(part: Attention, found: Any, weights: Tensor, memory: Memory) -> No
 
 
 def term(part: History, found: Any, past: Past) -> None:
-    """A term of the energies, if any, which may be the same for all hypotheses."""
+    """Check a term of the energies, if any, which may be the same for all hypotheses."""
     if found is not None:
         count, hypotheses, length = beside(past)
         shaped(found, "B x k x S", count, 1 if alike(found) else hypotheses, length)
 
 
 def query_term(part: History, found: Any, past: Past) -> None:
-    """A term of the query, if any."""
+    """Check a term of the query, if any."""
     if found is not None:
         shaped(found, "N x A", len(past.state.hidden), width(past.memory))
 
 
 def key_features(part: History, found: Any, past: Past) -> None:
-    """Features and their matrix, if any."""
+    """Check features and their matrix, if any."""
     if found is None:
         return
     if not (isinstance(found, tuple) and len(found) == 2):
@@ -116,23 +116,23 @@ def key_features(part: History, found: Any, past: Past) -> None:
 
 
 def beside(past: Past) -> Any:
-    """``B, k, S``."""
+    """Return ``B, k, S``."""
     count, length = past.memory.positions.shape
     return count, len(past.state.hidden) // count, length
 
 
 def alike(values: Any) -> bool:
-    """Whether there is one row for all hypotheses, ``B x 1 x S``."""
+    """Return whether there is one row for all hypotheses, ``B x 1 x S``."""
     return isinstance(values, Tensor) and values.dim() == 3 and values.size(1) == 1
 
 
 def width(memory: Memory) -> int:
-    """``A``, of all heads."""
+    """Return ``A``, of all heads."""
     return memory.keys.size(-1) * (memory.keys.size(1) if memory.keys.dim() == 4 else 1)
 
 
 def window(part: Window, found: Any, query: Tensor, memory: Memory, *state: Any) -> None:
-    """Where not to look, which may be the same for all hypotheses, and a factor or None."""
+    """Check a mask of excluded positions, which may be the same for all hypotheses, and a factor or None."""
     if not (isinstance(found, tuple) and len(found) == 2):
         raise WrongReturn(f"{said(found)}, where two are wanted: where not to look, and a factor or None")
     count, length = memory.positions.shape
@@ -141,13 +141,13 @@ def window(part: Window, found: Any, query: Tensor, memory: Memory, *state: Any)
 
 
 def features(part: Readout, found: Any, hidden: Tensor, *others: Tensor) -> None:
-    """Check the width of features: that of the vocabulary layer, unless a prediction of the part's own reads them."""
+    """Check the width of features: that of the vocabulary layer, unless the component defines ``predict``."""
     own = type(part).predict is not Readout.predict
     shaped(found, "N x T x f", *hidden.shape[:-1], None if own else part.hidden.out_features // part.pieces)
 
 
 def prediction(part: Readout, found: Any, values: Tensor, project: Any, steps: Steps) -> None:
-    """Logits, rows that go on, and rows of the terms."""
+    """Check logits, the rows of the carried state, and the rows of the terms."""
     if not isinstance(found, Prediction):
         raise WrongReturn(f"{said(found)}, where a Prediction is wanted")
     shaped(found.output, "of the output N x T x V", *values.shape[:2], None)
@@ -193,12 +193,12 @@ def nothing_there(past: Past) -> str:
     return f"None are {', '.join(found)}"
 
 
-# the places of arguments that are made for a method alone, which may change them
+# the positions of arguments that only this method reads, so that it may change them
 UNSHARED = {"normalize": (0,), "step": (1,), "finish": (0,), "predict": (0,)}
 
 
 def tensors(value: Any, name: str) -> Iterator[Tuple[str, Tensor]]:
-    """The tensors in tuples and dictionaries, however deep, by how a method writes them: ``past.carried``."""
+    """Yield the tensors in nested tuples and dictionaries, by their names in the method, such as ``past.carried``."""
     if isinstance(value, Tensor):
         yield name, value
     elif isinstance(value, dict):
@@ -211,7 +211,7 @@ def tensors(value: Any, name: str) -> Iterator[Tuple[str, Tensor]]:
 
 
 def handed(names: Sequence[str], given: Sequence[Any], unshared: Sequence[int]) -> Dict[Tuple[str, int, int], Tensor]:
-    """Return a method's arguments that others read, too: the tensors by name, and by what a change in place changes."""
+    """Return the tensors in a method's shared arguments, by name, identity and version, which a change alters."""
     shared = [pair for place, pair in enumerate(zip(names, given)) if place not in unshared]
     found = [pair for name, value in shared for pair in tensors(value, name)]
     return {(name, id(tensor), 0 if tensor.is_inference() else tensor._version): tensor for name, tensor in found}
@@ -221,7 +221,7 @@ OF_MODULES = vars(nn.Module()).keys()  # attributes that every module has
 
 
 def on_itself(part: Part) -> Dict[str, Tuple[Any, ...]]:
-    """A component's own attributes and buffers, by name.  An entry differs after its attribute has changed."""
+    """Return a component's attributes and buffers, by name.  An entry differs after its attribute has changed."""
     entries: Dict[str, Tuple[Any, ...]] = {}
     for name, value in {**vars(part), **part._buffers}.items():  # type: ignore[attr-defined]  # parts are modules
         if name not in OF_MODULES:
@@ -232,14 +232,14 @@ def on_itself(part: Part) -> Dict[str, Tuple[Any, ...]]:
 
 
 class Notes(NamedTuple):
-    """Notes on the changes that components from outside of the package make, each with its place."""
+    """Notes on the changes that custom components make, each with its place."""
 
-    in_place: List[str]  # arguments
-    on_self: List[str]  # what they keep on themselves
+    in_place: List[str]  # changes of arguments
+    on_self: List[str]  # changes of the components' attributes
 
 
 def looking(kind: Type[Part], name: str, look: Callable[..., None], notes: Notes) -> Callable[..., Any]:
-    """A class's method that looks at what it returns, and notes what it changes in place and on itself."""
+    """Wrap a method of a class: check what it returns by ``look``, and note changes in place and of attributes."""
     method = vars(kind)[name]
     names = [*inspect.signature(method).parameters][1:]
 
@@ -271,7 +271,7 @@ def looking(kind: Type[Part], name: str, look: Callable[..., None], notes: Notes
 
 
 def from_outside(part: Part, notes: Notes) -> Dict[str, Callable[..., Any]]:
-    """The methods of a part that come from outside of the package, as :func:`looking` makes them."""
+    """Return the methods of a component that come from outside of the package, wrapped by :func:`looking`."""
     methods = {}
     for base, looks in RETURNS.items():
         for name, look in looks.items() if isinstance(part, base) else ():
@@ -283,9 +283,9 @@ def from_outside(part: Part, notes: Notes) -> Dict[str, Callable[..., Any]]:
 
 
 def watch(model: nn.Module, notes: Notes) -> None:
-    """Let a model's parts look at what those of their methods return that come from outside of the package.
+    """Check what the methods of a model's custom components return.
 
-    Each such part becomes one of a subclass of its own class, which itself stays as it is.
+    Each such component becomes an instance of a subclass of its class. The class itself does not change.
     """
     parts: List[Any] = [part for part in model.modules() if isinstance(part, Part)]
     for part in parts:

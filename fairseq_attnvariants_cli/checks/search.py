@@ -1,4 +1,4 @@
-"""Demands on search: what a beam computes step by step is what the model says at once."""
+"""Demands on search: a beam computes step by step what the model computes at once."""
 
 from typing import Any, Dict, List, Optional, Sequence
 
@@ -13,27 +13,27 @@ from .demand import SHIFTED, close, demand, shifted
 from .outcome import Broken, NotApplicable
 from .subject import SOURCES, Output, Pairs, Subject, attention
 
-Hypotheses = List[List[Dict[str, Any]]]  # of each sentence, as fairseq's search gives them
+Hypotheses = List[List[Dict[str, Any]]]  # of each sentence, as fairseq's search returns them
 
 # two hypotheses for each sentence, equally long in words and in letters
 LINES = ["NO POP QUA ROT SUN", "TON US VOW OX NO", "OX NO VOW POP US", "US POP SUN ROT ON", "ON SUN US QUA POP"]
 LINES.append("POP ROT NO US TON")
-# which of the rows before become the rows after each step, as fairseq's search has it: within sentences
+# the old row of each new row, after each step, as in fairseq's search: within sentences
 REORDERED = [[1, 0, 3, 2, 5, 4], [0, 0, 3, 2, 4, 4], [1, 0, 2, 2, 5, 4], [0, 1, 3, 3, 5, 4]]
-# and with a sentence less: the first one, then the last one
+# the same, while sentences leave: the first one, then the last one
 LEAVING = [[0, 1, 2, 3, 4, 5], [3, 2, 5, 4], [1, 0], [0, 0]]
 
 
 def step_by_step(subject: Subject, changes: Sequence[Sequence[int]], what: str, model: Optional[Any] = None) -> None:
-    """Decode known targets as a beam does, and compare every step with the run at once.
+    """Decode known targets step by step like a beam, and compare every step with the run at once.
 
     Args:
-        changes: which rows become the rows after each of the first steps.
-        what: for the message.
-        model: by default the shared one.
+        changes: the old row of each new row, after each of the first steps.
+        what: text for the message.
+        model: the model to run; by default the shared one.
 
     Raises:
-        Broken: a step gives something else.
+        Broken: a step gives another result.
         NotApplicable: the decoder has no incremental state.
     """
     model = model or subject.shared
@@ -62,7 +62,7 @@ def step_by_step(subject: Subject, changes: Sequence[Sequence[int]], what: str, 
 
 @demand
 def contexts(subject: Subject) -> None:
-    """Step by step, the quick way and the plain way, of which only the first may fail here.
+    """Decode step by step with and without projected annotations; only an error with them breaks this demand.
 
     Demand: search that projects annotations gives what projections of contexts give
     Otherwise: a component reads the context in another way after the first two steps of a search: translations are not
@@ -74,14 +74,14 @@ def contexts(subject: Subject) -> None:
     plain.decoder.projects_annotations = False
     try:
         step_by_step(subject, REORDERED, "", plain)
-    except Exception:  # whatever a part of somebody's own raises; the demands that follow say it
+    except Exception:  # a custom component can raise any error; later demands report it
         raise NotApplicable("it searches wrongly without projecting annotations, too") from None
     step_by_step(subject, REORDERED, "with annotations projected and without it")
 
 
 @demand
 def incremental(subject: Subject) -> None:
-    """Rows stay where they are.
+    """Decode step by step without moving rows.
 
     Demand: step by step, the model gives what it gives at once
     Otherwise: translations are not those of the model that was trained
@@ -91,7 +91,7 @@ def incremental(subject: Subject) -> None:
 
 @demand
 def reordering(subject: Subject) -> None:
-    """Rows change places after every step, and some take another's.
+    """Move rows after every step, and replace some by copies of others.
 
     Demand: a beam may reorder its hypotheses
     Otherwise: with --beam above 1, hypotheses go on from each other's states: translations get worse as the beam gets
@@ -102,7 +102,7 @@ def reordering(subject: Subject) -> None:
 
 @demand
 def leaving(subject: Subject) -> None:
-    """Search three sentences, of which one is left in the end.
+    """Decode three sentences, of which two leave before the end.
 
     Demand: sentences may leave the beam before others do
     Otherwise: as soon as one sentence of a batch is finished, the others go on from the wrong states
@@ -111,14 +111,14 @@ def leaving(subject: Subject) -> None:
 
 
 def search(subject: Subject, models: Sequence[Any], pairs: Pairs) -> Hypotheses:
-    """The hypotheses of fairseq's beam search, of every sentence."""
+    """Return the hypotheses of fairseq's beam search, for every sentence."""
     dictionary = subject.task.target_dictionary
     generator = SequenceGenerator(list(models), dictionary, beam_size=4, max_len_b=8, normalize_scores=False)
     return generator.generate(models, {"net_input": {"src_tokens": pairs.source, "src_lengths": pairs.lengths}})
 
 
 def rescored(subject: Subject, models: Sequence[Any], pairs: Pairs, row: int, tokens: Tensor) -> Output:
-    """Log-probabilities of a hypothesis, ``T``, by the models' mean probabilities, and their mean attention."""
+    """Return log-probabilities of a hypothesis, ``T``, by the models' mean probabilities, and their mean attention."""
     real = subject.real(pairs.source[row])
     previous = torch.cat([tokens[-1:], tokens[:-1]]).unsqueeze(0)
     alone = pairs._replace(source=pairs.source[row : row + 1, real], lengths=real.sum().view(1), previous=previous)
@@ -132,7 +132,7 @@ def rescored(subject: Subject, models: Sequence[Any], pairs: Pairs, row: int, to
 
 @demand
 def beam(subject: Subject) -> None:
-    """All hypotheses of a beam of four.
+    """Rescore all hypotheses of a beam of four.
 
     Demand: scores of beam search are those of the model, rescored
     Otherwise: fairseq-generate prints scores, and alignments, that --score-reference does not find again
@@ -141,7 +141,7 @@ def beam(subject: Subject) -> None:
 
 
 def compare_with_rescored(subject: Subject, models: Sequence[Any], with_attention: bool = True) -> Hypotheses:
-    """Search, and refuse scores, and attention, that the models do not give at once."""
+    """Search, refuse scores and attention that differ from those of the models at once, and return the hypotheses."""
     pairs = subject.pairs()
     hypotheses = search(subject, models, pairs)
     for row, found in enumerate(hypotheses):
@@ -166,7 +166,7 @@ def compare_with_rescored(subject: Subject, models: Sequence[Any], with_attentio
 
 @demand
 def ensemble(subject: Subject) -> None:
-    """Two models that differ by their seeds; where attention is said to look is for ``beam`` to compare.
+    """Search with two models that differ by their seeds. Only ``beam`` compares attention with the rescored one.
 
     Demand: an ensemble gives the mean of its models, in whatever order
     Otherwise: scores of a.pt:b.pt are not the mean of both models, or b.pt:a.pt translates differently

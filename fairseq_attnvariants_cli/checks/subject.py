@@ -52,11 +52,11 @@ EQUAL = {
     **dict(encoder_hidden_size=8, encoder_filters="8-8", encoder_pooling=3, encoder_highway_layers=2),
     **dict(encoder_attention_heads=4, decoder_attention_heads=4),
 }
-# tried one after the other until a model can be built and run: widths that all differ, so that none is taken for
-# another; widths that divide one another; the architecture's own
+# sizes to try until a model can be built and run: widths that all differ, so that none can be confused with another;
+# widths that divide each other; the architecture's sizes
 SIZES = [DIFFERING, EQUAL, {}]
 TASKS = "translation", "char_translation", "string_transduction"
-WIDE = 8  # up to here parameters lie in ±SPREAD, and in less where a row of them is longer
+WIDE = 8  # parameters are in ±SPREAD for rows up to this length, and in a smaller range for longer rows
 SPREAD = 1.0
 
 # the longest source first, as fairseq sorts them
@@ -70,10 +70,10 @@ LONG_TARGET = "NO POP QUA ROT SUN TON US VOW OX".split()  # noqa: SIM905
 class Pairs(NamedTuple):
     """A batch of sentence pairs."""
 
-    source: Tensor  # B x S, padded on the left unless it says otherwise
+    source: Tensor  # B x S, padded on the left by default
     lengths: Tensor  # of the sources, B
     previous: Tensor  # B x T, from EOS on, padded on the right
-    sample: Dict[str, Any]  # the batch as criterions have it
+    sample: Dict[str, Any]  # the batch as criterions read it
 
 
 class Output(NamedTuple):
@@ -83,7 +83,7 @@ class Output(NamedTuple):
     attention: Optional[Tensor]  # B x T x S, if the model returns any
 
     def before(self, step: int) -> "Output":
-        """The steps before one."""
+        """Return the output for the steps before ``step``."""
         return Output(self.scores[:, :step], None if self.attention is None else self.attention[:, :step])
 
 
@@ -91,11 +91,11 @@ class Subject:
     """A small model of an architecture and its test data.
 
     Args:
-        architecture: what ``--arch`` says, registered already.
-        arguments: further options of ``fairseq-train``, which win over the sizes chosen here.
+        architecture: the registered name that ``--arch`` gives.
+        arguments: further options of ``fairseq-train``, which override the sizes chosen here.
 
     Raises:
-        UserError: there is no such architecture, or no model can be built of it.
+        UserError: there is no such architecture, or no model of it can be built.
     """
 
     def __init__(self, architecture: str, arguments: Sequence[str] = ()):
@@ -117,7 +117,7 @@ class Subject:
                 raise
             except Exception as error:  # architectures refuse sizes in many ways
                 if str(error) in map(str, refusals):
-                    break  # sizes are not what it is about
+                    break  # the error does not depend on sizes
                 refusals.append(error)
                 continue
             self.sizes = {flag(name): getattr(self.cfg.model, name) for name in sizes if name in known}
@@ -139,16 +139,16 @@ class Subject:
         self.parameters = sum(parameter.numel() for parameter in model.parameters())
 
     def untouched(self, seed: int = 1) -> Any:
-        """A model as the architecture starts it."""
+        """Build a model with the architecture's initial parameters."""
         torch.manual_seed(seed)
         with quiet():
             return self.task.build_model(copy.deepcopy(self.cfg.model))
 
     def model(self, seed: int = 1) -> Any:
-        """A model to be evaluated, with parameters so large that small initial values hide nothing.
+        """Build a model for evaluation. Its parameters are large, because small initial values could hide errors.
 
-        Those of padding are among them: embeddings that are tied to the vocabulary layer learn some.  Parts from
-        outside of the package look at what they return.
+        The parameters of padding are large, too: embeddings that are tied to the vocabulary layer learn them.  Custom
+        components are watched, see :func:`watch`.
         """
         model = self.untouched(seed).eval()
         watch(model, self.notes)
@@ -161,11 +161,11 @@ class Subject:
 
     @cached_property
     def shared(self) -> Any:
-        """The model of the first seed, for demands that leave it as it is."""
+        """The model of the first seed, for demands that do not change it."""
         return self.model()
 
     def hint(self) -> str:
-        """A sentence about what a component keeps on itself, for the first demand that fails; else nothing."""
+        """Return a hint about attributes that a component changes, for the first demand that fails; else no text."""
         if self._hinted or not self.notes.on_self:
             return ""
         self._hinted = True
@@ -175,20 +175,20 @@ class Subject:
         )
 
     def source(self, line: str) -> Tensor:
-        """A source as the task reads it, with features where it has some."""
+        """Return a source as the task reads it, with features if the task has them."""
         if getattr(self.task.source_dictionary, "first_feature", None) is not None:
             line += "\t" + ";".join(FEATURES[: 1 + ord(line[:1] or "a") % 3])
         tokens = self.task.source_dictionary.encode_line(line, add_if_not_exist=False).long()
         return self.task.build_dataset_for_inference([tokens], [len(tokens)])[0]["source"]
 
     def target(self, line: str) -> Tensor:
-        """A target as the task reads it."""
+        """Return a target as the task reads it."""
         return self.task.target_dictionary.encode_line(line, add_if_not_exist=False).long()
 
     def pairs(
         self, sources: Sequence[str] = SOURCES, targets: Sequence[str] = TARGETS, left: bool = True, wider: int = 0
     ) -> Pairs:
-        """A batch in the order given, with the sources' padding ``left`` or right, ``wider`` than it needs to be."""
+        """Return a batch in the order given, with padding of sources ``left`` or right, ``wider`` than necessary."""
         items: List[Dict[str, Any]] = [
             {"id": k, "source": self.source(source), "target": self.target(target)}
             for k, (source, target) in enumerate(zip(sources, targets, strict=True))
@@ -209,7 +209,7 @@ class Subject:
 
     @torch.no_grad()
     def evaluated(self, pairs: Pairs) -> Output:
-        """The shared model's output for a batch, without gradients."""
+        """Return the shared model's output for a batch, without gradients."""
         return self.forward(self.shared, pairs)
 
     def real(self, tokens: Tensor) -> Tensor:
@@ -218,7 +218,7 @@ class Subject:
 
 
 def attention(made: Tuple[Any, ...]) -> Optional[Tensor]:
-    """The attention in what a model or a decoder returns, ``B x T x S``."""
+    """Return the attention, ``B x T x S``, in the output of a model or a decoder, if there is any."""
     return output_named(made[1], "attn")
 
 
@@ -229,7 +229,7 @@ def _options_of(architecture: str) -> List[str]:
 
 
 def _task(cfg: Any) -> Any:
-    """The task with dictionaries of :data:`LONG_SOURCE` and :data:`LONG_TARGET`, or of both.
+    """Return the task with dictionaries of :data:`LONG_SOURCE` and :data:`LONG_TARGET`, or a joint one.
 
     Raises:
         UserError: the task does not translate.

@@ -18,25 +18,25 @@ from .outcome import Broken, quiet
 from .returns import said
 from .subject import Pairs, Subject, attention
 
-STEPS = (1e-6, 1e-5, 1e-4, 1e-3)  # of finite differences; parts that stay float32 need the wider ones
-ENOUGH = 3  # parameters with a wrong gradient, to stop looking
+STEPS = (1e-6, 1e-5, 1e-4, 1e-3)  # of finite differences; components that stay in float32 need the larger ones
+ENOUGH = 3  # the test stops after this number of parameters with a wrong gradient
 AGREEMENT = 3e-3
-SEEDS = (1, 2, 3)  # of values and of dropout, which at small widths may leave out all that a parameter does
+SEEDS = (1, 2, 3)  # of values and of dropout, which at small widths may drop all effects of a parameter
 ATTENTION = "attn", "word_attn", "head_attn"  # outputs of this package's models other than loss terms
 EVEN = ["NO POP QUA", "ON SUN ROT", "US TON VOW"]  # targets without padding, in words or in letters
 
 
 def loss(model: Any, pairs: Pairs, seed: int = 1, with_attention: bool = False) -> Tensor:
-    """Some smooth number that depends on all that the model returns, the terms of its extra costs included.
+    """Return a smooth number that depends on all outputs of the model, including the terms of its extra costs.
 
-    The targets have no padding, whose embedding trains otherwise.
+    The targets must not have padding, because its embedding is trained differently.
     """
     terms = getattr(model, "cost_terms", [])
     torch.manual_seed(seed)
     made = model(pairs.source, pairs.lengths, pairs.previous, **({"with_cost_terms": True} if terms else {}))
     scores = at_least_float32(made[0])
     values = [scores, *(made[1][term][0] for term in terms)]
-    if hasattr(model, "cost_terms"):  # one of this package's, whose parts may make further terms
+    if hasattr(model, "cost_terms"):  # a model of this package, whose components may make further terms
         values += [made[1][name][0] for name in made[1] if name not in (*terms, *ATTENTION)]
     weights = attention(made)
     if with_attention and weights is not None:
@@ -49,7 +49,7 @@ def loss(model: Any, pairs: Pairs, seed: int = 1, with_attention: bool = False) 
 
 
 def trained_parameters(model: Any) -> Dict[str, Tensor]:
-    """All but what is frozen, and the copies that fairseq's Transformer keeps for its fast way of inference."""
+    """Return all parameters except frozen ones, and the copies that fairseq's Transformer keeps for fast inference."""
     layers = [part for part in model.modules() if isinstance(part, TransformerEncoderLayerBase)]
     copies = {id(parameter) for layer in layers for parameter in layer.parameters(recurse=False)}
     return {name: each for name, each in model.named_parameters() if each.requires_grad and id(each) not in copies}
@@ -57,7 +57,7 @@ def trained_parameters(model: Any) -> Dict[str, Tensor]:
 
 @demand
 def parameters(subject: Subject) -> None:
-    """Try targets of several words, and of none; a gradient may be zero, but not of all batches.
+    """Test targets of several words, and of none. A gradient may be zero, but not with every seed.
 
     Demand: every parameter gets a gradient, and trains
     Otherwise: training on several devices hangs or stops at a parameter without gradient; one whose gradient is always
@@ -81,7 +81,7 @@ def parameters(subject: Subject) -> None:
 
 
 def _all_known(output: Tensor, model: Any) -> None:
-    """Refuse tensors that would train if the optimizer knew them."""
+    """Refuse tensors that get a gradient and are not parameters."""
     known = {*model.parameters()}
     for leaf in leaves([output]):
         if leaf not in known:
@@ -99,7 +99,7 @@ def _no_names(what: str, names: List[str]) -> None:
 
 @demand
 def gradients(subject: Subject) -> None:
-    """Try every parameter, along a random direction of its own, with the same dropout each time.
+    """Test every parameter, each along a random direction, with the same dropout each time.
 
     Demand: gradients are those that finite differences give in float64
     Otherwise: training follows something else than its loss
@@ -134,7 +134,7 @@ def gradients(subject: Subject) -> None:
 
 @torch.no_grad()
 def difference(parameter: Tensor, by: Tensor, value: Callable[[], float]) -> float:
-    """Half of how a value differs where a parameter is more and less by so much."""
+    """Return half of the difference between the values with ``by`` added to a parameter and subtracted from it."""
     start = parameter.detach().clone()
     ends = []
     for sign in (1, -1):
@@ -146,7 +146,7 @@ def difference(parameter: Tensor, by: Tensor, value: Callable[[], float]) -> flo
 
 @demand
 def half(subject: Subject) -> None:
-    """A batch, and its backward pass.
+    """Run a batch, and its backward pass.
 
     Demand: outputs and gradients stay finite in bfloat16 and in float16
     Otherwise: --bf16 or --fp16 ends in NaN, or not at all
@@ -166,7 +166,7 @@ def half(subject: Subject) -> None:
 
 
 def trainer(subject: Subject) -> Trainer:
-    """fairseq's own, with a new model."""
+    """Return fairseq's trainer, with a new model."""
     with quiet():
         criterion = subject.task.build_criterion(subject.cfg.criterion)
         made = Trainer(subject.cfg, subject.task, subject.model(), criterion)
@@ -175,7 +175,7 @@ def trainer(subject: Subject) -> Trainer:
 
 
 def train(training: Trainer, subject: Subject, updates: range) -> None:
-    """Make some updates, each of them with a batch of its own; if one fails, fairseq writes ``crash.pt``."""
+    """Make some updates, with two batches in turn; if an update fails, fairseq writes ``crash.pt``."""
     with quiet(), tempfile.TemporaryDirectory() as training.cfg.checkpoint.save_dir:
         for update in updates:
             first = update % 2
@@ -184,7 +184,7 @@ def train(training: Trainer, subject: Subject, updates: range) -> None:
 
 
 def stored(training: Trainer, folder: str) -> str:
-    """The path of a checkpoint."""
+    """Save a checkpoint, and return its path."""
     path = os.path.join(folder, "checkpoint.pt")
     with quiet():
         training.consolidate_optimizer()
@@ -193,7 +193,7 @@ def stored(training: Trainer, folder: str) -> str:
 
 
 def same_model(subject: Subject, found: Any, expected: Any, how: str, rtol: float = RTOL, atol: float = ATOL) -> None:
-    """Refuse a model that has other parameters than another one, or gives other log-probabilities."""
+    """Refuse a model whose parameters or log-probabilities differ from the expected model's."""
     wanted = trained_parameters(expected)
     for name, value in trained_parameters(found).items():
         close(value, wanted[name], f"values of {name}", rtol=0, atol=0)
@@ -204,7 +204,7 @@ def same_model(subject: Subject, found: Any, expected: Any, how: str, rtol: floa
 
 @demand
 def saved(subject: Subject) -> None:
-    """By fairseq's own saving and loading, after two updates.
+    """Save and load a checkpoint by fairseq's functions, after two updates.
 
     Demand: a checkpoint loads, with the same bits, and gives the same
     Otherwise: the model that is translated with is not the one that was trained, or its checkpoint cannot be loaded
@@ -218,7 +218,7 @@ def saved(subject: Subject) -> None:
 
 @demand
 def resumed(subject: Subject) -> None:
-    """Four updates, and two and two, with dropout as the options say.
+    """Compare four updates with two and two, with the dropout of the options.
 
     Demand: a training that is interrupted and resumed ends in the same bits
     Otherwise: an interruption changes the result: something that training changes is not in the checkpoint

@@ -1,3 +1,3 @@
-"""Models that other toolkits trained, as checkpoints."""
+"""Conversion of models that other toolkits trained to checkpoints."""
 
 import fairseq_attnvariants  # noqa: F401 - before fairseq, since it says what of fairseq and torch is missing

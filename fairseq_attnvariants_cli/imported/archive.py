@@ -1,4 +1,4 @@
-"""The arrays of a model in numpy's ``.npz``, and the options that are kept with them; no pickle is read."""
+"""The arrays of a model in numpy's ``.npz``, and the options that are stored with them; no pickle is read."""
 
 import contextlib
 import json
@@ -12,8 +12,8 @@ import yaml
 from ..text.files import UserError, read_lines
 
 MARIAN = "special:model.yml"  # the array whose bytes are Marian's options
-SKIPPED = {"decoder_c_tt", "history_errs", "uidx", "zipped_params"}  # nothing of what is computed
-SHOWN, LONGEST = 5, 100  # names in a message, and characters of one
+SKIPPED = {"decoder_c_tt", "history_errs", "uidx", "zipped_params"}  # arrays that no equation reads
+SHOWN, LONGEST = 5, 100  # most names in a message, and most characters of a name
 
 
 class Options(NamedTuple):
@@ -24,16 +24,16 @@ class Options(NamedTuple):
     values: Dict[str, Any]
 
     def get(self, *names: str, default: Any = None) -> Any:
-        """The value of the first of some names that is there."""
+        """Return the value of the first of these names that has one, or ``default``."""
         return next((self.values[name] for name in names if self.values.get(name) is not None), default)
 
 
 class Arrays:
-    """Arrays by name, of which each is read once, in the shape that it has to have.
+    """Arrays by name, with methods that check the shapes, and that no array is left unread.
 
     Args:
         path: the file, for messages.
-        arrays: all of them, by name.
+        arrays: all arrays, by name.
     """
 
     def __init__(self, path: str, arrays: Dict[str, np.ndarray]):
@@ -42,14 +42,14 @@ class Arrays:
         self.left = set(arrays)
 
     def __contains__(self, name: str) -> bool:
-        """Whether there is one of this name."""
+        """Return whether an array has this name."""
         return name in self.arrays
 
     def shape(self, name: str) -> Tuple[int, int]:
-        """The two sizes of a matrix.
+        """Return the two sizes of a matrix.
 
         Raises:
-            UserError: there is none of this name, or it is no matrix.
+            UserError: no array has this name, or it is not a matrix.
         """
         shape = self._named(name).shape
         if len(shape) != 2 or 0 in shape:
@@ -58,26 +58,26 @@ class Arrays:
         return rows, columns
 
     def matrix(self, name: str, rows: int, columns: int) -> np.ndarray:
-        """A matrix, ``rows x columns``.
+        """Return a matrix, ``rows x columns``.
 
         Raises:
-            UserError: there is none of this name, or it is of another shape.
+            UserError: no array has this name, or it has another shape or values that are not finite.
         """
         return self._taken(name, (rows, columns), [(rows, columns)])
 
     def vector(self, name: str, size: int) -> np.ndarray:
-        """A vector; Marian writes a matrix of one row.
+        """Return a vector; Marian stores it as a matrix of one row.
 
         Raises:
-            UserError: there is none of this name, or it is of another size.
+            UserError: no array has this name, or it has another size or values that are not finite.
         """
         return self._taken(name, (size,), [(size,), (1, size), (size, 1)]).reshape(-1)
 
     def check_all_read(self) -> None:
-        """Refuse a model with arrays that nothing has read.
+        """Refuse a model with unread arrays.
 
         Raises:
-            UserError: with their names.
+            UserError: there are such arrays; the message names them.
         """
         if self.left:
             raise UserError(
@@ -115,12 +115,12 @@ def _shown(names: List[str]) -> str:
 
 
 def read_arrays(path: str) -> Dict[str, np.ndarray]:
-    """The arrays of a file; those of an optimizer are left out.
+    """Read the arrays of a file, without those of an optimizer.
 
-    All but Marian's options are rounded to float32 and kept in float64, in which products of several are made.
+    All except Marian's options are rounded to float32 and kept in float64, in which products are computed.
 
     Raises:
-        UserError: the file cannot be read, is damaged, or has arrays of anything but plain numbers.
+        UserError: the file cannot be read, is damaged, or has arrays of anything except plain numbers.
     """
     if path.endswith(".bin"):
         raise UserError(f"{path} is a binary of Marian: make an .npz of it with marian convert -f {path} -t MODEL.npz")
@@ -146,7 +146,7 @@ def read_arrays(path: str) -> Dict[str, np.ndarray]:
         raise
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
-    except Exception as error:  # of a damaged file: whatever its bytes happen to ask for
+    except Exception as error:  # a damaged file can raise any error
         raise UserError(
             f"{path} is no .npz with arrays of numbers, or is damaged ({type(error).__name__}); arrays of Python's "
             "objects are not read, because they can run programs"
@@ -158,7 +158,7 @@ def read_options(path: str, arrays: Dict[str, np.ndarray], given: Optional[str])
     """Return the options of a model: Marian's are among the arrays, Nematus's in a file, ``given`` or ``PATH.json``.
 
     Raises:
-        UserError: they cannot be read.
+        UserError: the options cannot be read, or ``given`` names a file for a model of Marian.
     """
     if MARIAN in arrays:
         if given is not None:

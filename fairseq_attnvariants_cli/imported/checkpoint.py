@@ -1,4 +1,4 @@
-"""A folder with fairseq's checkpoint and dictionaries, of a model that another toolkit has trained."""
+"""Write a folder with a fairseq checkpoint and dictionaries, from a model that another toolkit trained."""
 
 import os
 from typing import Any, NamedTuple
@@ -24,14 +24,14 @@ MODEL = "model.pt"
 
 
 class Side(NamedTuple):
-    """A language, and the dictionary of a matrix of so many rows."""
+    """A language, its dictionary, and the number of rows of its embedding matrix."""
 
     language: str
     vocabulary: Vocabulary
     rows: int
 
     def write(self, folder: str) -> Dictionary:
-        """Write ``dict.LANGUAGE.txt``; returns what fairseq reads of it."""
+        """Write ``dict.LANGUAGE.txt``, and return the dictionary that fairseq reads from it."""
         path = os.path.join(folder, f"dict.{self.language}.txt")
         with open(path, "w", encoding="utf-8", newline="\n") as stream:
             stream.writelines(f"{line}\n" for line in self.vocabulary.lines(self.rows))
@@ -39,10 +39,10 @@ class Side(NamedTuple):
 
 
 def write_folder(folder: str, network: Network, source: Side, target: Side) -> AttentionRNNModel:
-    """Write the checkpoint and the dictionaries of a network.
+    """Write the checkpoint and the dictionaries of a network, and return its model.
 
     Raises:
-        UserError: an array of it is missing, of another shape, or unread, or there is no such model here.
+        UserError: an array is missing, unread or of another shape, or this package has no such model.
     """
     dictionaries = source.write(folder), target.write(folder)
     cfg = configuration(network, source.language, target.language)
@@ -57,7 +57,7 @@ def write_folder(folder: str, network: Network, source: Side, target: Side) -> A
 
 
 def configuration(network: Network, source: str, target: str) -> Any:
-    """fairseq's configuration of a model that has not been trained here, for translation between two languages."""
+    """Return fairseq's configuration of an imported network, for translation between two languages."""
     cfg = OmegaConf.structured(FairseqConfig())
     task = TranslationConfig(data=".", source_lang=source, target_lang=target)
     model = AttentionRNNConfig(**network.options, dropout=0.0)

@@ -1,4 +1,4 @@
-"""Names of arrays: those of Marian's ``s2s`` and ``amun`` as Nematus has them."""
+"""Names of arrays, and functions that turn names of Marian's ``s2s`` and ``amun`` into Nematus's."""
 
 import itertools
 import re
@@ -12,19 +12,19 @@ BASE = re.compile(r"decoder_cell(\d{1,3})_([A-Za-z0-9]+?)(_ln[sb])?")
 READOUT = re.compile(r"(?:decoder_)?ff_logit_l1_(W|b|gamma|ln_s|ln_b)([012])")
 OUTPUT = re.compile(r"decoder_ff_(?:logit_l2|(state))_(\w+)")
 PLAIN = {"encoder_Wemb": "Wemb", "decoder_Wemb": "Wemb_dec"}
-READ = ("prev", "lstm", "ctx")  # by the readout: the word, the state, the context
-AFTER = {"W": "Wc", "Wx": "Wcx"}  # of the cell that reads the context; its other arrays end in _nl
+READ = ("prev", "lstm", "ctx")  # inputs of the readout: the word, the state, the context
+AFTER = {"W": "Wc", "Wx": "Wcx"}  # names in the cell that reads the context; its other arrays end in _nl
 
 
 def cell_array(prefix: str, number: int, after: bool, root: str, norm: str = "") -> str:
-    """The name of an array of a cell.
+    """Return the name of an array of a cell.
 
     Args:
-        prefix: of the layer, such as ``encoder_r``.
-        number: of the cell in a step, from 0.
-        after: whether it follows attention.
-        root: such as ``U`` or ``bx``.
-        norm: ``_lns`` or ``_lnb`` of its gain or bias in a normalisation.
+        prefix: the prefix of the layer, such as ``encoder_r``.
+        number: the number of the cell in a step, from 0.
+        after: whether the cell follows attention.
+        root: the array in the equations, such as ``U`` or ``bx``.
+        norm: ``_lns`` or ``_lnb`` for the gain or bias of its layer normalisation.
     """
     if after:
         root = AFTER.get(root, f"{root}_nl")
@@ -32,14 +32,14 @@ def cell_array(prefix: str, number: int, after: bool, root: str, norm: str = "")
 
 
 def layer(side: str, number: int, reverse: bool = False) -> str:
-    """The prefix of a layer's arrays, which are numbered from 1."""
+    """Return the prefix of the arrays of a layer. Layers are numbered from 1."""
     return f"{side}{'_r' * reverse}{f'_{number}' if number > 1 else ''}"
 
 
 def nematus_name(name: str, alternating: bool) -> str:
-    """The name that Nematus has for an array of Marian's.
+    """Return Nematus's name of an array of Marian.
 
-    In Marian's alternating encoder every second layer of the forward stack runs backwards, and is Nematus's backward
+    In Marian's alternating encoder every second layer of the forward stack runs backwards. Nematus calls it a backward
     layer.
     """
     if found := ENCODER.fullmatch(name):
@@ -62,10 +62,10 @@ def nematus_name(name: str, alternating: bool) -> str:
 
 
 def nematus_names(path: str, names: Iterable[str], alternating: bool) -> Dict[str, str]:
-    """The names in a file by what Nematus has for them.
+    """Map Nematus's names to the names in a file.
 
     Raises:
-        UserError: two arrays have one name there.
+        UserError: two arrays have the same name in Nematus.
     """
     found: Dict[str, str] = {}
     for name in names:
@@ -77,12 +77,12 @@ def nematus_names(path: str, names: Iterable[str], alternating: bool) -> Dict[st
 
 
 def how_many(names: Collection[str], pattern: str, start: int = 1) -> int:
-    """Count the numbers, from ``start`` on, in names of a pattern."""
+    """Count the consecutive numbers, from ``start`` on, with which ``pattern`` is a name."""
     return next(count for count in itertools.count() if pattern.format(start + count) not in names)
 
 
 def parts(names: Collection[str]) -> Tuple[int, int, int, int]:
-    """How many there are: encoder layers, cells of each, cells of the decoder's lowest layer, and its layers."""
+    """Count encoder layers, the cells of each, the cells of the lowest decoder layer, and decoder layers."""
     return (
         1 + how_many(names, "encoder_{}_U", start=2),
         1 + how_many(names, "encoder_U_drt_{}"),

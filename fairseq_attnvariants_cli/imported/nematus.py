@@ -1,9 +1,9 @@
-"""Networks of Nematus and Marian in the equations of this package.
+"""Conversion of networks of Nematus and Marian to the equations of this package.
 
 Sennrich et al. 2017 (https://arxiv.org/abs/1703.04357), Miceli Barone et al. 2017 (https://arxiv.org/abs/1707.07631)
-and Junczys-Dowmunt et al. 2018 (https://arxiv.org/abs/1804.00344).  In all of them a cell's bias is with its input
-before attention, and in the recurrent product after it.  Three kinds of layer normalisation are told apart by their
-arrays: none, Nematus's (gates and candidate apart, biases within), and Marian's (together, one bias behind it).
+and Junczys-Dowmunt et al. 2018 (https://arxiv.org/abs/1804.00344).  In all of them, a cell before attention adds its
+bias to its input, and a cell after attention adds it in the recurrent product.  The arrays show the kind of layer
+normalisation: none, Nematus's (separate for gates and candidate, biases inside), or Marian's (joint, one bias after).
 """
 
 from typing import Any, Dict, List, Sequence, Tuple
@@ -23,7 +23,7 @@ NEVER = -1e4  # logit of <s> and <pad>, whose probability is then 0 in any numbe
 # LN(s x) with an epsilon e is LN(x) with e / s²: this makes 1e-9, Marian's, of the 1e-5 here
 MARIAN_SCALE = 100.0
 
-# options that change the equations, under all their names, and the values at which they do not
+# options that change the equations, with all their names, and the values that this package has equations for
 NEMATUS: Dict[Tuple[str, ...], Sequence[Any]] = {
     ("factors",): (1,),
     ("model_type",): ("rnn",),
@@ -55,20 +55,20 @@ MARIAN: Dict[Tuple[str, ...], Sequence[Any]] = {
 }
 
 
-Two = Tuple[Any, Any]  # what belongs to the input's sum of a cell, or None, and what to the recurrent one
+Two = Tuple[Any, Any]  # a cell's weights, biases or norms: of the input's sum, or None, and of the recurrent sum
 
 
 def read_network(path: str, arrays: Dict[str, np.ndarray], options: Options, shared: bool) -> "Network":
-    """The network whose arrays these are.
+    """Return the network that has these arrays.
 
     Args:
         path: the file, for messages.
-        arrays: all of its arrays.
-        options: what its toolkit says of it.
+        arrays: all arrays of the file.
+        options: the toolkit's options of the network.
         shared: whether both dictionaries are the same.
 
     Raises:
-        UserError: there is no such network here, or an array is missing or of another shape.
+        UserError: this package has no such network, or an array is missing or of another shape.
     """
     check_options(options, MARIAN if options.marian else NEMATUS)
     alternating = options.get("enc-type") == "alternating"
@@ -80,10 +80,10 @@ def read_network(path: str, arrays: Dict[str, np.ndarray], options: Options, sha
 
 
 def check_options(options: Options, table: Dict[Tuple[str, ...], Sequence[Any]]) -> None:
-    """Refuse options whose values have no equations here.
+    """Refuse options whose values this package has no equations for.
 
     Raises:
-        UserError: with the first one's name.
+        UserError: there is such an option; the message names the first.
     """
     for names, values in table.items():
         value = options.get(*names, default=values[0])
@@ -100,10 +100,10 @@ def check_options(options: Options, table: Dict[Tuple[str, ...], Sequence[Any]])
 
 
 def dropped_out(arrays: Dict[str, np.ndarray], options: Options) -> Dict[str, np.ndarray]:
-    """Matrices as they are in translation: Nematus before 0.1 scales there what dropout has left whole.
+    """Scale matrices as in translation, where Nematus before 0.1 multiplies inputs by the probability to be kept.
 
     Raises:
-        UserError: of tied embeddings, which are one matrix with two scales.
+        UserError: the embeddings are tied, and one matrix would need two scales.
     """
     version = options.get("model_version", default=0)
     if options.marian or not options.get("use_dropout", default=False) or not _before_0_1(version):
@@ -126,10 +126,10 @@ def dropped_out(arrays: Dict[str, np.ndarray], options: Options) -> Dict[str, np
 
 
 def rate(options: Options, name: str) -> float:
-    """Return the dropout at a place.
+    """Return the probability of dropout that an option has.
 
     Raises:
-        UserError: the option is no such number.
+        UserError: the option is not a number from 0 on and below 1.
     """
     value = options.get(name, default=0)
     if not isinstance(value, (int, float)) or not 0 <= value < 1:
@@ -145,12 +145,12 @@ def _before_0_1(version: Any) -> bool:
 
 
 class Network:
-    """Finds out a network's options from its arrays, and fills a model's parameters with them.
+    """A network of Nematus or Marian. It derives options from its arrays, and fills a model's parameters with them.
 
     Args:
-        arrays: by Nematus's names.
-        options: what its toolkit says of it.
-        alternating: whether it is Marian's alternating encoder, which joins its stacks in the other order.
+        arrays: the arrays, by Nematus's names.
+        options: the toolkit's options of the network.
+        alternating: whether the encoder is Marian's alternating one, which joins its stacks in the other order.
         shared: whether both dictionaries are the same.
     """
 
@@ -172,7 +172,7 @@ class Network:
     # options of the network
 
     def model_options(self, shared: bool) -> Dict[str, Any]:
-        """The options of a model here that has these equations."""
+        """Return the options of the model in this package that has the network's equations."""
         cells = {prefix: self.norm_of(f"{prefix}_U_lns", f"{prefix}_gamma2") for prefix in ("encoder", "decoder")}
         norms = {*cells.values()}
         readout = self.norm_of("ff_logit_prev_ln_s", "ff_logit_prev_gamma")
@@ -210,7 +210,7 @@ class Network:
         }
 
     def encoder_options(self, upper: bool) -> Dict[str, Any]:
-        """Return what the encoder's layers read of each other, and the place of residuals."""
+        """Return the options for the inputs of the encoder's layers, and for the place of residuals."""
         deep, both = self.encoder_layers > 1, self.has_directions(2)
         skip = self.given.get("skip", default=False) if self.given.marian else deep or upper
         bidirectional = self.given.get("rnn_enc_depth_bidirectional", "enc_depth_bidirectional", default=None)
@@ -232,17 +232,17 @@ class Network:
         return {"encoder_bidirectional_layers": 1, "residuals": residuals}
 
     def norm_of(self, nematus: str, marian: str) -> str:
-        """The kind of layer normalisation that has one of these arrays."""
+        """Return the kind of layer normalisation: the one whose array is present, or ``none``."""
         return "nematus" if nematus in self.arrays else "marian" if marian in self.arrays else "none"
 
     # parameters of the model
 
     @torch.no_grad()
     def fill(self, model: Any, source: Sequence[int], target: Sequence[int]) -> None:
-        """Fill all parameters of a model that has the options.
+        """Fill all parameters of a model that has these options.
 
         Args:
-            source, target: the row of each symbol of its dictionaries, -1 of those without.
+            source, target: the row of each symbol of its dictionaries, -1 for symbols without a row.
 
         Raises:
             UserError: an array is missing, of another shape, or unread.
@@ -274,19 +274,19 @@ class Network:
         assert not empty, [name for name, parameter in model.named_parameters() if id(parameter) in empty]
 
     def write(self, parameter: Tensor, value: np.ndarray) -> None:
-        """Give a parameter its value."""
+        """Copy a value to a parameter, and record that the parameter is filled."""
         assert parameter.shape == value.shape, (parameter.shape, value.shape)
         parameter.copy_(torch.from_numpy(np.ascontiguousarray(value)))
         self.filled.append(parameter)
 
     def rows(self, matrix: np.ndarray, order: Sequence[int], missing: float = 0.0) -> np.ndarray:
-        """The rows of a matrix, or entries of a vector, in this order."""
+        """Return the rows of a matrix, or entries of a vector, in this order; ``missing`` replaces those at -1."""
         found = matrix[np.maximum(order, 0)]
         found[np.asarray(order) < 0] = missing
         return found
 
     def fill_layer(self, one: Any, side: str, number: int) -> None:
-        """A layer of the encoder, or of the decoder above the transition."""
+        """Fill a layer of the encoder, or of the decoder above the transition."""
         for direction in range(2 if side == "encoder" and self.has_directions(number) else 1):
             prefix = layer(side, number, reverse=direction == 1)
             if isinstance(one, FusedLayer):
@@ -298,18 +298,18 @@ class Network:
                 self.fill_cell(part, prefix, place)
 
     def has_directions(self, number: int) -> bool:
-        """Whether an encoder layer has both directions."""
+        """Return whether an encoder layer has both directions."""
         return layer("encoder", number, reverse=True) + "_U" in self.arrays
 
     def fill_cell(self, cell: Any, prefix: str, number: int = 0, after: bool = False) -> None:
-        """A cell; after attention its bias is in the recurrent product."""
+        """Fill a cell; after attention its bias is in the recurrent product."""
         inputs = next(iter(cell.inputs.values()), None)
         weight, bias = (None, cell.bias) if inputs is None else (inputs.weight, inputs.bias)
         weights, biases = (weight, cell.recurrent.weight), (bias, cell.recurrent.bias)
         self.fill_sums(prefix, number, after, (cell.input_norm, cell.recurrent_norm), weights, biases)
 
     def fill_sums(self, prefix: str, number: int, after: bool, norms: Two, weights: Two, biases: Two) -> None:
-        """The parameters of a cell's two sums, ``W x + b`` and ``U h + b_u``, and of their normalisations.
+        """Fill the parameters of a cell's two sums, ``W x + b`` and ``U h + b_u``, and of their normalisations.
 
         In Nematus's TensorFlow version, further cells of the encoder may have no bias, and a layer above the transition
         has its bias in the recurrent product.
@@ -348,17 +348,17 @@ class Network:
             self.write(norm.bias, (b if behind else zeros) if marian else vector(root, "_lnb"))
 
     def tensorflow(self) -> bool:
-        """Whether the network is of Nematus's TensorFlow version."""
+        """Return whether Nematus's TensorFlow version trained the network."""
         return not self.given.marian and "embedding_size" in self.given.values
 
     def uncrossed(self, matrix: np.ndarray, reads_annotations: bool) -> np.ndarray:
-        """A matrix that reads annotations, for those here: the forward direction first."""
+        """Return a matrix that reads annotations with its rows as in this package: the forward direction first."""
         if not (reads_annotations and self.crossed_output):
             return matrix
         return np.concatenate(np.split(matrix, 2)[::-1])
 
     def fill_attention(self, attention: Any) -> None:
-        """The additive score."""
+        """Fill the additive score."""
         size, marian = self.attention, "decoder_att_gamma1" in self.arrays
         scale = MARIAN_SCALE if marian else 1
         self.write(attention.query.weight, self.arrays.matrix("decoder_W_comb_att", self.state, size).T * scale)
@@ -377,12 +377,12 @@ class Network:
             self.write(norm.bias, behind if marian else self.arrays.vector(f"{root}_lnb", size))
 
     def fill_map(self, linear: nn.Linear, norm: nn.Module, name: str, crossed: bool = False) -> None:
-        """An affine map with its normalisation; ``crossed`` where it reads annotations."""
+        """Fill an affine map and its normalisation; ``crossed`` means that it reads annotations."""
         marian, size = f"{name}_gamma" in self.arrays, linear.out_features
         matrix = self.uncrossed(self.arrays.matrix(f"{name}_W", linear.in_features, size), crossed)
         self.write(linear.weight, matrix.T * (MARIAN_SCALE if marian else 1))
         if linear.bias is None and not marian:
-            return  # its bias is added to another one's
+            return  # fill() adds its bias to another bias
         bias = self.arrays.vector(f"{name}_b", size)
         if linear.bias is not None:
             self.write(linear.bias, np.zeros_like(bias) if marian else bias)
@@ -391,7 +391,7 @@ class Network:
             self.write(norm.bias, bias if marian else self.arrays.vector(f"{name}_ln_b", size))
 
     def fill_output(self, projection: nn.Linear, order: Sequence[int]) -> None:
-        """The vocabulary layer, which may be the target embedding."""
+        """Fill the vocabulary layer, which may be the target embedding."""
         if "ff_logit_Wt" in self.arrays:
             matrix = self.arrays.matrix("ff_logit_Wt", self.target_words, self.features)
         elif "ff_logit_W" in self.arrays:

@@ -1,4 +1,4 @@
-"""The dictionaries of Nematus and Marian, and fairseq's that have the same words."""
+"""The dictionaries of Nematus and Marian, and their conversion to fairseq's."""
 
 import json
 from typing import Any, Dict, List, NamedTuple
@@ -9,7 +9,7 @@ from ..text.files import UserError, read_lines
 
 END, UNKNOWN = ("</s>", "eos"), ("<unk>", "UNK")
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # of fairseq; they are not in its files
-YAML = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # to which `yes`, `1` and `~` are words
+YAML = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # reads `yes`, `1` and `~` as words
 
 
 class Vocabulary(NamedTuple):
@@ -21,10 +21,10 @@ class Vocabulary(NamedTuple):
     unknown: int  # number of unknown words
 
     def rows(self, count: int) -> List[int]:
-        """The row of each symbol of fairseq's dictionary, of a matrix of ``count`` rows; -1 of those without.
+        """Return the row of each symbol of fairseq's dictionary in a matrix of ``count`` rows, or -1 for no row.
 
         Raises:
-            UserError: the matrix has none for the end of a sentence, or for unknown words.
+            UserError: the matrix has no row for the end of a sentence, or for unknown words.
         """
         if max(self.end, self.unknown) >= count:
             raise UserError(
@@ -34,13 +34,13 @@ class Vocabulary(NamedTuple):
         return [-1, -1, self.end, self.unknown, *words]
 
     def lines(self, count: int) -> List[str]:
-        """The lines of fairseq's ``dict.txt`` of the first ``count`` rows."""
+        """Return the lines of fairseq's ``dict.txt`` for the first ``count`` rows."""
         found, seen = [], {*SPECIAL}
         for row in self.rows(count)[len(SPECIAL) :]:
             word = self.words.get(row, "")
             if not _can_stand(word):
                 word = f"<row-{row}>"
-            # one that fairseq has by this name, too, is another symbol
+            # a name that was seen before belongs to another symbol
             found.append(f"{word} 1 #fairseq:overwrite" if word in seen else f"{word} 1")
             seen.add(word)
         return found
@@ -55,13 +55,13 @@ def _can_stand(word: str) -> bool:
 
 
 def read_vocabulary(path: str) -> Vocabulary:
-    """The words of a ``.json``, ``.yml`` or ``.yaml`` file.
+    """Read the words of a ``.json``, ``.yml`` or ``.yaml`` file.
 
-    The first two rows are the end of a sentence and unknown words, as Nematus has them, unless the file names others
-    ``</s>`` and ``<unk>``.
+    The first two rows are the end of a sentence and unknown words, as in Nematus, unless the file gives ``</s>`` and
+    ``<unk>`` other rows.
 
     Raises:
-        UserError: it cannot be read, is of another format, or its numbers are none.
+        UserError: the file cannot be read, is of another format, or has wrong row numbers.
     """
     if not path.endswith((".json", ".yml", ".yaml")):
         raise UserError(f"{path}: a dictionary is a .json, .yml or .yaml file, of words with the numbers of their rows")

@@ -1,4 +1,4 @@
-"""N-grams that tell two systems apart, as compare-mt has them (Neubig et al. 2019)."""
+"""N-grams that distinguish two systems, as in compare-mt (Neubig et al. 2019)."""
 
 from collections import Counter
 from typing import List, NamedTuple, Sequence, Tuple
@@ -8,27 +8,27 @@ from sacrebleu.metrics.helpers import extract_all_word_ngrams
 from .counting import Words, split_lines
 from .measures import Systems
 
-LONGEST = 4  # n-grams
+LONGEST = 4  # most words of an n-gram
 
 
 class Contrast(NamedTuple):
-    """An n-gram that one system has in common with the reference more often than another."""
+    """An n-gram that matches the reference more often in one system than in another."""
 
     ngram: str
     system: str
     matches: int
     other: str
-    fewer: int  # of the other's matches
+    fewer: int  # matches of the other system
     share: float  # (matches + 1) / (matches + fewer + 2), in percent
 
 
 def ngrams(words: Sequence[str]) -> Counter[Tuple[str, ...]]:
-    """How often a sentence has each n-gram of up to :data:`LONGEST` words."""
+    """Count each n-gram of up to :data:`LONGEST` words in a sentence."""
     return extract_all_word_ngrams(" ".join(words), 1, LONGEST)[0]
 
 
 def matching_ngrams(output: Words, reference: Words) -> Counter[Tuple[str, ...]]:
-    """How often a translation has each n-gram in common with its reference, over all sentences."""
+    """Count the matches of each n-gram between translations and their references, over all sentences."""
     found: Counter[Tuple[str, ...]] = Counter()
     for words, gold in zip(output, reference, strict=True):
         found.update(ngrams(words) & ngrams(gold))
@@ -36,9 +36,9 @@ def matching_ngrams(output: Words, reference: Words) -> Counter[Tuple[str, ...]]
 
 
 def contrasts(systems: Systems, reference: Sequence[str], most: int, lowercase: bool = False) -> List[Contrast]:
-    """For each system after the first: ``most`` n-grams that the first one has rather than it, then the reverse.
+    """Return, for each system after the first, ``most`` n-grams that the first one matches more, then the reverse.
 
-    The highest share comes first, of equal ones the most matches, the longest n-gram, and then the alphabet.
+    They are sorted by the highest share, then the most matches, the longest n-gram, and the alphabet.
     """
     gold = split_lines(reference, lowercase)
     (base, output), *others = [(name, matching_ngrams(split_lines(lines, lowercase), gold)) for name, lines in systems]

@@ -1,8 +1,8 @@
 """Counts of systems' translations, group by group, and the metrics computed from them.
 
-A word of a translation matches the reference's if that has it, too: its k-th occurrence the k-th one there. Counts are
-an array, ``sentences x groups x counts``: sums of its rows give a measure, and sums of rows drawn with replacement its
-interval.
+The k-th occurrence of a word in a translation matches its k-th occurrence in the reference. Counts are an array,
+``sentences x groups x counts``. Sums of its rows give a measure, and sums of rows drawn with replacement give the
+measure's interval.
 """
 
 from collections import defaultdict
@@ -14,19 +14,19 @@ from sacrebleu.metrics import BLEU
 from ..text.alignments import Link
 from .measures import References, bleu_metric, seed
 
-CELLS = 2_000_000  # of an array of resamples
+CELLS = 2_000_000  # most cells of an array of resamples
 
 Words = Sequence[Sequence[str]]  # of each sentence
 Measure = Callable[[np.ndarray], np.ndarray]  # counts ... x K to numbers ..., NaN where there is nothing to count
 
 
 def split_lines(lines: Sequence[str], lowercase: bool) -> List[List[str]]:
-    """The words of each line."""
+    """Return the words of each line."""
     return [(line.lower() if lowercase else line).split() for line in lines]
 
 
 def matches(words: Sequence[str], reference: Sequence[str]) -> List[Optional[int]]:
-    """The position in the reference that each word matches, None where there is none (left)."""
+    """Return the position in the reference that each word matches, or None if no occurrence is left."""
     places: Dict[str, List[int]] = defaultdict(list)
     for position in range(len(reference) - 1, -1, -1):
         places[reference[position]].append(position)
@@ -34,14 +34,14 @@ def matches(words: Sequence[str], reference: Sequence[str]) -> List[Optional[int
 
 
 def word_counts(output: Words, reference: Words, ours: Words, theirs: Words, names: Sequence[str]) -> np.ndarray:
-    """Matches, words of the output and of the reference, ``sentences x groups x 3``.
+    """Count matches, words of the output, and words of the reference, ``sentences x groups x 3``.
 
-    A word that matches is in the group of the one that it matches.
+    A word that matches is in the group of the reference word that it matches.
 
     Args:
-        output, reference: texts.
-        ours, theirs: the name of the group of each of their words.
-        names: of the groups.
+        output, reference: the two texts.
+        ours, theirs: the name of the group of each word of these texts.
+        names: the names of the groups.
     """
     numbers = {name: k for k, name in enumerate(names)}
     counts = np.zeros((len(output), len(names), 3))
@@ -58,15 +58,15 @@ def word_counts(output: Words, reference: Words, ours: Words, theirs: Words, nam
 def source_counts(
     output: Words, reference: Words, links: Sequence[Iterable[Link]], groups: Words, names: Sequence[str]
 ) -> np.ndarray:
-    """Source words that came out right, and all of them, ``sentences x groups x 2``.
+    """Count source words that are translated correctly, and all source words, ``sentences x groups x 2``.
 
-    One is right if it is linked, and everything that it is linked to in the reference matches.
+    A source word is correct if it has links, and all reference words that it is linked to match.
 
     Args:
-        output, reference: texts.
-        links: of each source sentence and its reference.
+        output, reference: the two texts.
+        links: links of each source sentence and its reference.
         groups: the name of the group of each source word.
-        names: of the groups.
+        names: the names of the groups.
     """
     numbers = {name: k for k, name in enumerate(names)}
     counts = np.zeros((len(output), len(names), 2))
@@ -80,19 +80,19 @@ def source_counts(
 
 
 def sentence_counts(statistics: np.ndarray, groups: np.ndarray, count: int) -> np.ndarray:
-    """The ``sentences x counts`` in the groups, whose numbers are given: ``sentences x groups x counts``."""
+    """Put ``sentences x counts`` into the groups with the given numbers: ``sentences x groups x counts``."""
     counts = np.zeros((len(statistics), count, statistics.shape[1]))
     counts[np.arange(len(statistics)), groups] = statistics
     return counts
 
 
 def f_measure(counts: np.ndarray) -> np.ndarray:
-    """The harmonic mean of precision and recall in percent, of what :func:`word_counts` gives."""
+    """Return the harmonic mean of precision and recall in percent, from the counts of :func:`word_counts`."""
     return _percent(2 * counts[..., 0], counts[..., 1] + counts[..., 2])
 
 
 def accuracy(counts: np.ndarray) -> np.ndarray:
-    """The share in percent, of what :func:`source_counts` gives."""
+    """Return the share of correct words in percent, from the counts of :func:`source_counts`."""
     return _percent(counts[..., 0], counts[..., 1])
 
 
@@ -101,7 +101,7 @@ def _percent(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
 
 
 def bleu(counts: np.ndarray) -> np.ndarray:
-    """BLEU with sacrebleu's default smoothing, of what :func:`bleu_counts` gives."""
+    """Return BLEU with sacrebleu's default smoothing, from the counts of :func:`bleu_counts`."""
     flat = counts.reshape(-1, counts.shape[-1])
     scores = [_bleu(row, "exp") if row[:2].any() else np.nan for row in flat]
     return np.array(scores).reshape(counts.shape[:-1])
@@ -115,22 +115,22 @@ def _bleu(counts: np.ndarray, smoothing: str, value: Optional[float] = None) -> 
 def bleu_counts(
     lines: Sequence[str], references: References, tokenize: Optional[str] = None, lowercase: bool = False
 ) -> np.ndarray:
-    """Lengths of translation and reference, n-grams that match, and all n-grams, ``sentences x 10``."""
+    """Return lengths of translation and reference, matching n-grams, and all n-grams, ``sentences x 10``."""
     metric = bleu_metric(tokenize, lowercase=lowercase, effective_order=True)
     found = [metric.sentence_score(line, gold) for line, *gold in zip(lines, *references, strict=True)]
     return np.array([[one.sys_len, one.ref_len, *one.counts, *one.totals] for one in found], dtype=float)
 
 
 def sentence_bleu(counts: np.ndarray) -> List[float]:
-    """BLEU of each sentence, where 1 is added to the counts of 2-grams and longer ones (Lin and Och 2004)."""
+    """Return BLEU of each sentence, with 1 added to the counts of 2-grams and longer ones (Lin and Och 2004)."""
     return [_bleu(row, "add-k", 1) for row in counts]
 
 
 def half_widths(counts: np.ndarray, measure: Measure, samples: int) -> List[Optional[float]]:
-    """Half of the width of each group's 95% interval, by a bootstrap over sentences (Koehn 2004).
+    """Return half of the width of each group's 95% interval, by a bootstrap over sentences (Koehn 2004).
 
-    Resamples are the same for every system, unless ``SACREBLEU_SEED`` is ``none``. None for a group that is in
-    none, or lies in one sentence, whose resamples are all the same.
+    Resamples are the same for every system, unless ``SACREBLEU_SEED`` is ``none``. The result is None for a group that
+    no resample contains, or that only one sentence has, because all its resamples give the same value.
     """
     random = np.random.default_rng(seed())
     sentences, groups, kinds = counts.shape

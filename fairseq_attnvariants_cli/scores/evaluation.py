@@ -14,14 +14,14 @@ from ..text.files import UserError, read_lines, write_whole
 from .measures import check_tokenised, metrics, scores, within_limits
 from .runs import Run
 
-MEASURES = ("BLEU", "chrF2", "TER")  # unless others are asked for
+MEASURES = ("BLEU", "chrF2", "TER")  # by default
 KNOWN = (*MEASURES, "1-gram BLEU", "accuracy")
 
 Measures = Dict[str, Optional[str]]  # by name: the file that has it, or None if sacrebleu computes it
 
 
 class Place(NamedTuple):
-    """The place of a measurement."""
+    """The system, the test set and the measure of a score."""
 
     system: str
     subset: str
@@ -42,8 +42,8 @@ class Translations(NamedTuple):
 def translate(run: Run, subset: str, options: Any) -> Translations:
     """Translate a split with a run, unless the files in the run's folder have its translations already.
 
-    The names of these files are made of the checkpoint, the search and the content of the data folder, wherever that
-    is. If the data are gone, earlier translations of them are taken.
+    The names of these files have hashes of the checkpoint, the search and the content of the data folder, but not of
+    its path. If the data are gone, earlier translations are used, if there is exactly one set.
     """
     from ..systems.model import generate, load, read_subset
 
@@ -72,15 +72,15 @@ def translate(run: Run, subset: str, options: Any) -> Translations:
 
 
 def _digest(content: bytes) -> str:
-    """Twelve characters that tell of it."""
+    """Return twelve characters of the content's SHA-256."""
     return hashlib.sha256(content).hexdigest()[:12]
 
 
 def parse_measures(asked: Optional[Sequence[str]]) -> Measures:
-    """The measures that ``--measure`` names, or :data:`MEASURES`.
+    """Return the measures that ``--measure`` names, or :data:`MEASURES`.
 
     Raises:
-        UserError: a measure is neither sacrebleu's nor has a file, or two have one name.
+        UserError: a measure is neither in :data:`KNOWN` nor has a file, or two have the same name.
     """
     measures: Measures = {}
     for given in asked or MEASURES:
@@ -94,15 +94,15 @@ def parse_measures(asked: Optional[Sequence[str]]) -> Measures:
 
 
 def read_translations(measures: Measures) -> bool:
-    """Whether any of the measures reads translations."""
+    """Return whether any of the measures reads translations."""
     return any(path is None or "{translations}" in path for path in measures.values())
 
 
 def mean_of_file(path: str, count: Optional[int]) -> Optional[float]:
-    """The mean of one number a line, ``count`` of them, of which ``nan`` do not count; None if all are.
+    """Return the mean of one number per line, without ``nan``, or None if all are ``nan``.
 
     Raises:
-        UserError: the file cannot be read, a line is no number, or there are more or fewer.
+        UserError: the file cannot be read, a line is not a number, or there are more or fewer lines than ``count``.
     """
     numbers = []
     for number, line in enumerate(read_lines(path), start=1):
@@ -121,10 +121,10 @@ def mean_of_file(path: str, count: Optional[int]) -> Optional[float]:
 def measures_in_files(
     measures: Measures, run: Run, subset: str, translations: Optional[Translations]
 ) -> Iterator[Tuple[str, float]]:
-    """Yield the measures of a run that are in files; none for a file that has only ``nan``.
+    """Yield the measures of a run that are in files, except for files that have only ``nan``.
 
     Raises:
-        UserError: as :func:`mean_of_file`.
+        UserError: :func:`mean_of_file` refuses a file.
     """
     for measure, path in measures.items():
         if path is None:
@@ -138,10 +138,10 @@ def measures_in_files(
 
 
 def evaluate(systems: Mapping[str, Sequence[Run]], options: Any) -> Scores:
-    """Every measure of every run on every test set.
+    """Compute every measure of every run on every test set.
 
     Raises:
-        UserError: the runs do not have one test set, or a measure's file is missing.
+        UserError: the runs have different test sets, or a measure's file is missing.
     """
     measures = options.measures
     computed = [
@@ -176,7 +176,7 @@ def check_test_set(run: Run, subset: str, translations: Translations, reference:
     """Refuse translations of another text than the reference, which is ``given`` or that of the first run.
 
     Raises:
-        UserError: they are of another text.
+        UserError: the translations are of another text.
     """
     if len(translations.hypotheses) != len(reference):
         counts = f"{len(translations.hypotheses)} sentences in the data of {run.folder}, but {len(reference)}"

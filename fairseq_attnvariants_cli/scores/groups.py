@@ -1,4 +1,4 @@
-"""Words and sentences in groups, as compare-mt has them (Neubig et al. 2019)."""
+"""Groups of words and sentences, as in compare-mt (Neubig et al. 2019)."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -32,17 +32,17 @@ class Groups(NamedTuple):
     by: str
     measure: str
     names: List[str]  # of the groups
-    counts: List[Optional[int]]  # of words or sentences; None where they are the values
-    values: List[List[Optional[float]]]  # of each system: one a group, None if empty; integers count sentences
+    counts: List[Optional[int]]  # of words or sentences; None if the values are counts
+    values: List[List[Optional[float]]]  # of each system: one per group, None if empty; integers count sentences
     intervals: List[List[Optional[float]]]  # half of the widths of the 95% intervals; empty lists without resamples
 
     def filled(self) -> List[int]:
-        """The positions of the groups that have words or sentences, or a value that is not 0."""
+        """Return the positions of the groups that have words or sentences, or a value that is not 0."""
         return [k for k, count in enumerate(self.counts) if count or any(values[k] for values in self.values)]
 
 
 def names_up_to(last: Sequence[int], least: Optional[int] = 0) -> List[str]:
-    """Names of groups of whole numbers from ``least`` on: up to each of the ``last``, and over the final one."""
+    """Return names of groups of integers from ``least`` on: up to each of the ``last``, and over the final one."""
     names = [f"up to {last[0]}" if least is None else _span(least, last[0])]
     return [*names, *(_span(low + 1, high) for low, high in zip(last, last[1:])), f"over {last[-1]}"]
 
@@ -54,7 +54,7 @@ def _span(low: int, high: int) -> str:
 def measured(
     by: str, measure: str, names: Sequence[str], sizes: Iterable[float], counts: Counts, compute: Measure, samples: int
 ) -> Groups:
-    """Groups with the measure that ``compute`` finds in each system's counts."""
+    """Return groups with the measure that ``compute`` gives for each system's counts."""
     values: List[List[Optional[float]]] = [
         [None if np.isnan(value) else float(value) for value in compute(own.sum(0))] for own in counts
     ]
@@ -95,10 +95,10 @@ class GroupOptions(DarkOption):
 
 
 def check_group_options(options: GroupOptions, source: bool) -> None:
-    """Refuse what does not go together; ``source`` says whether there is a source text.
+    """Refuse options that do not fit together; ``source`` is whether there is a source text.
 
     Raises:
-        UserError: with the reason.
+        UserError: there are such options; the message has the reason.
     """
     if options.ngrams and len(options.systems) < 2:
         raise UserError("--ngrams needs two systems")
@@ -120,10 +120,10 @@ def check_group_options(options: GroupOptions, source: bool) -> None:
 def word_groups(
     options: GroupOptions, systems: Systems, reference: Sequence[str], source: Sequence[str]
 ) -> List[Groups]:
-    """The groups of words that the options give files for: by frequency, by tag, and of the source by frequency.
+    """Return the groups of words that the options have files for: by frequency, by tag, and of the source by frequency.
 
     Raises:
-        UserError: files cannot be read or do not go together.
+        UserError: files cannot be read or do not match.
     """
     lowercase, samples = options.lowercase, options.bootstrap
     outputs = [split_lines(lines, lowercase) for _, lines in systems]
@@ -159,7 +159,7 @@ def word_groups(
 
 
 def _by_frequency(path: str, lowercase: bool) -> Tuple[List[str], Callable[[Words], List[List[str]]]]:
-    """Names of groups, and a function that gives each word that of its frequency in a training text."""
+    """Return names of groups, and a function that maps words to names by their frequency in a training text."""
     training = (line.lower() if lowercase else line for line in read_lines(path))
     frequency = Counter(chain.from_iterable(line.split() for line in training))
     if not frequency:
@@ -170,9 +170,9 @@ def _by_frequency(path: str, lowercase: bool) -> Tuple[List[str], Callable[[Word
 
 
 def length_groups(side: str, lengths: Sequence[int], boundaries: Sequence[int], counts: Counts, samples: int) -> Groups:
-    """BLEU of the sentences whose text on a side has up to as many words as each of the boundaries, and of longer ones.
+    """Return BLEU of groups of sentences by their number of words on a side: up to each boundary, and above the last.
 
-    ``counts`` are what :func:`bleu_counts` gives.
+    ``counts`` are from :func:`bleu_counts`.
     """
     names = names_up_to(boundaries)
     numbers = np.searchsorted(boundaries, lengths)
@@ -182,7 +182,7 @@ def length_groups(side: str, lengths: Sequence[int], boundaries: Sequence[int], 
 
 
 def counted(by: str, names: Sequence[str], numbers: Sequence[np.ndarray]) -> Groups:
-    """How many sentences of each system are in each group, whose numbers are given."""
+    """Count the sentences of each system in each group; ``numbers`` are the groups of the sentences."""
     values: List[List[Optional[float]]] = [np.bincount(found, minlength=len(names)).tolist() for found in numbers]
     return Groups(by, "sentences", list(names), [None] * len(names), values, [[] for _ in numbers])
 
@@ -190,7 +190,7 @@ def counted(by: str, names: Sequence[str], numbers: Sequence[np.ndarray]) -> Gro
 def sentence_groups(
     systems: Systems, references: References, boundaries: Sequence[int], counts: Counts, samples: int
 ) -> List[Groups]:
-    """Sentences by length, by difference in length and by BLEU; ``counts`` are what :func:`bleu_counts` gives.
+    """Group sentences by length, by difference in length and by BLEU; ``counts`` are from :func:`bleu_counts`.
 
     Lengths are in words between spaces, of the first reference.
     """
@@ -212,10 +212,10 @@ def sentence_groups(
 def find_groups(
     options: GroupOptions, systems: Systems, references: References, source: Optional[Sequence[str]]
 ) -> List[Groups]:
-    """All groups that the options ask for: of words, of sentences by their source, and of sentences otherwise.
+    """Return all groups that the options name: of words, of sentences by their source, and of sentences otherwise.
 
     Raises:
-        UserError: files cannot be read or do not go together.
+        UserError: files cannot be read or do not match.
     """
     found = word_groups(options, systems, references[0], source or ())
     if source or options.sentence_groups:
@@ -230,7 +230,7 @@ def find_groups(
 
 
 def group_table(found: Iterable[Groups], names: Sequence[str]) -> Tuple[List[str], List[Row]]:
-    """Headers and rows: what is grouped, group, its size, the measure, and each system's value and interval."""
+    """Return headers and rows: the grouping, group, size, measure, and each system's value and interval."""
     found = list(found)
     resampled = any(chain.from_iterable(groups.intervals for groups in found))
     rows: List[Row] = []

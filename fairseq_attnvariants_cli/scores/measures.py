@@ -1,4 +1,4 @@
-"""sacrebleu's measures."""
+"""sacrebleu's measures, and accuracy."""
 
 import os
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -11,13 +11,13 @@ from sacrebleu.significance import PairedTest
 from ..text.files import UserError, reason, say
 
 TOKENIZERS = sorted(BLEU.TOKENIZERS)
-TOKENISED = 100  # lines that end in " ." look like a text that was tokenised
-UNKNOWN = "<<unk>>"  # in a reference, so that no translation can have it
-LONGEST_TER = 300  # words; its time grows faster than their square
+TOKENISED = 100  # a text with this many lines that end in " ." looks tokenised
+UNKNOWN = "<<unk>>"  # an unknown word in a reference, which no translation can match
+LONGEST_TER = 300  # most words of a line for TER, whose time grows faster than their square
 
 Systems = Sequence[Tuple[str, Sequence[str]]]  # names and hypotheses
 References = Sequence[Sequence[str]]  # one or several texts
-Metrics = Sequence[Tuple[str, Metric]]  # and the names of the measures that they compute
+Metrics = Sequence[Tuple[str, Metric]]  # names of measures, and their metrics
 
 
 class Score(NamedTuple):
@@ -32,7 +32,7 @@ class Score(NamedTuple):
 
 
 class Accuracy(Metric):
-    """The share of lines that are, without spaces around them, equal to one of their references, in percent."""
+    """The percentage of lines that equal one of their references, apart from spaces around them."""
 
     _SIGNATURE_TYPE = Signature
 
@@ -41,7 +41,7 @@ class Accuracy(Metric):
         self.lowercase = lowercase
 
     def get_signature(self) -> Signature:
-        """sacrebleu's, which says whether case counts, too."""
+        """Return sacrebleu's signature, and whether case counts."""
         signature = super().get_signature()
         signature.update("case", "lc" if self.lowercase else "mixed")
         return signature
@@ -63,10 +63,10 @@ class Accuracy(Metric):
 
 
 def seed() -> Optional[int]:
-    """Return the seed of sacrebleu's resamples, ``SACREBLEU_SEED``; None, a random one, for ``none``.
+    """Return the seed of sacrebleu's resamples, ``SACREBLEU_SEED``, or None, a random seed, for ``none``.
 
     Raises:
-        UserError: it is no number, or 0.
+        UserError: the seed is not a number, or is 0.
     """
     given = os.environ.get("SACREBLEU_SEED", "12345")
     if given.lower() != "none" and not (given.isdecimal() and int(given)):  # sacrebleu takes 0 for none
@@ -75,23 +75,23 @@ def seed() -> Optional[int]:
 
 
 def bleu_metric(tokenize: Optional[str], **options: Any) -> BLEU:
-    """sacrebleu's BLEU with a tokeniser of its own, None its default, and other options of it.
+    """Return sacrebleu's BLEU with one of its tokenisers, its default for None, and other options.
 
     Raises:
-        UserError: the tokeniser is not there.
+        UserError: the tokeniser is not available.
     """
     try:
         return BLEU(tokenize=tokenize, force=True, **options)
-    except (ImportError, RuntimeError, OSError) as error:  # some are extras of sacrebleu or want to fetch a model
+    except (ImportError, RuntimeError, OSError) as error:  # some tokenisers are extras of sacrebleu or download a model
         hint = " ".join(str(error).split())
         raise UserError(f"--tokenize {tokenize}: {hint or reason(error)}") from error
 
 
 def metrics(tokenize: Optional[str], lowercase: bool = False, beta: int = 2) -> Metrics:
-    """The measures and their names; ``tokenize`` is sacrebleu's, None its default.
+    """Return the measures and their names; ``tokenize`` is sacrebleu's tokeniser, or None for its default.
 
     Raises:
-        UserError: the tokeniser is not there.
+        UserError: the tokeniser is not available.
     """
     options: Dict[str, Any] = dict(lowercase=lowercase, tokenize=tokenize)
     return [
@@ -104,7 +104,7 @@ def metrics(tokenize: Optional[str], lowercase: bool = False, beta: int = 2) -> 
 
 
 def check_tokenised(tokenize: Optional[str], references: Sequence[str]) -> None:
-    """Refuse a tokeniser, None for sacrebleu's default, that would cut what fairseq writes for unknown words.
+    """Refuse a tokeniser, None for sacrebleu's default, that would split fairseq's unknown words.
 
     Raises:
         UserError: a reference has such words.
@@ -117,14 +117,14 @@ def check_tokenised(tokenize: Optional[str], references: Sequence[str]) -> None:
 
 
 def warn_of_tokenised(systems: Systems, tokenize: Optional[str]) -> None:
-    """Say once what sacrebleu says for every measure: these texts look tokenised, and will be tokenised again."""
+    """Report texts that look tokenised, and will be tokenised again, once instead of for every measure."""
     found = [name for name, lines in systems if sum(line.endswith(" .") for line in lines) >= TOKENISED]
     if found and tokenize != "none":
         say(f"{', '.join(found)}: tokenised text, it seems; then give --tokenize none")
 
 
 def within_limits(measures: Metrics, *texts: Sequence[str]) -> Metrics:
-    """The measures, without TER and with a word about it where a line of the texts is too long for that."""
+    """Return the measures. If a line of the texts is too long for TER, leave TER out and report it."""
     if "TER" not in dict(measures):
         return measures
     longest = max((len(line.split()) for lines in texts for line in lines), default=0)
@@ -135,12 +135,12 @@ def within_limits(measures: Metrics, *texts: Sequence[str]) -> Metrics:
 
 
 def scores(systems: Systems, references: References, measures: Metrics, samples: int = 0) -> List[Score]:
-    """Every measure of every system; with ``samples`` resamples also intervals, and p against the first system.
+    """Compute every measure of every system; with ``samples`` resamples also intervals, and p against the first system.
 
-    A text of one line has neither: all its resamples are the same, so nothing is known of its spread.
+    A text of one line has neither intervals nor p, because all its resamples are the same.
 
-    1-gram precision, the share of hypothesis words that are in the reference, is the factor of 1-gram BLEU next to the
-    brevity penalty (Kuang et al. 2018, table 6); it is not resampled.
+    1-gram precision is the share of hypothesis words that are in the reference. 1-gram BLEU is its product with the
+    brevity penalty (Kuang et al. 2018, table 6). It is not resampled.
     """
     rows = []
     if samples:
@@ -158,10 +158,10 @@ def scores(systems: Systems, references: References, measures: Metrics, samples:
             signature = str(resampling)
             resampled: Any = columns[key]
             intervals = [float(result.ci) for result in resampled]
-            # equal systems get the lowest p of all from sacrebleu: no resample differs more than the text does
+            # sacrebleu gives equal systems the lowest p of all: no resample differs more than the text does
             ps = [None] + [1.0 if result.score == resampled[0].score else result.p_value for result in resampled[1:]]
         if name == "1-gram BLEU":
-            plain, signature = f"{plain}|n:1", f"{signature}|n:1"  # which sacrebleu leaves out
+            plain, signature = f"{plain}|n:1", f"{signature}|n:1"  # sacrebleu leaves this out
             for (system, _), result in zip(systems, results, strict=True):
                 rows.append(Score("1-gram precision", system, result.precisions[0], None, None, plain))
         for (system, _), result, interval, p in zip(systems, results, intervals, ps, strict=True):

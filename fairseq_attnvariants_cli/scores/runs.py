@@ -1,4 +1,4 @@
-"""Trainings in folders, and which of them are one system with several seeds."""
+"""Functions that find trainings in folders, and group those that are one system with several seeds."""
 
 import glob
 import hashlib
@@ -18,7 +18,7 @@ MORE = {
     "checkpoint": ("finetune_from_model", "best_checkpoint_metric", "maximize_best_checkpoint_metric"),
     "distributed_training": ("distributed_world_size",),
 }
-# options that do not tell systems apart; for stock models fairseq keeps all options together
+# options that do not distinguish systems; for stock models fairseq keeps all options together
 IGNORED = re.compile(
     r"seed|user_dir|save_dir|restore_file|log_.*|.*_logdir|num_workers|no_progress_bar|arch|required_seq_len_multiple"
 )
@@ -31,20 +31,20 @@ class Run(NamedTuple):
     checkpoint: Path
     data: str  # folder
     seed: int
-    name: str  # given to its system, or else the architecture
-    options: Dict[str, str]  # as "criterion.label_smoothing", and "criterion._name" for which one it is
+    name: str  # the name given to its system, or else the architecture
+    options: Dict[str, str]  # by names such as "criterion.label_smoothing"; "criterion._name" is the criterion's name
     parameters: int
     updates: int  # of the checkpoint, as are the hours
     hours: float
 
 
 def find_runs(folders: Sequence[str], checkpoint: str, names: Optional[Sequence[str]] = None) -> List[Run]:
-    """The runs in or under the folders: whatever has a ``checkpoint`` of that name.
+    """Return the runs in or under the folders: all folders that contain the file ``checkpoint``.
 
     Args:
-        folders: paths, or patterns of them such as ``sweep/recatt-*``.
+        folders: paths, or patterns such as ``sweep/recatt-*``.
         checkpoint: the name of a file.
-        names: what the systems of each folder are called (default: after their architectures).
+        names: the names of the systems in each folder (default: their architectures).
 
     Raises:
         UserError: a folder has no run, or there are more or fewer names than folders.
@@ -78,7 +78,7 @@ def find_runs(folders: Sequence[str], checkpoint: str, names: Optional[Sequence[
 
 
 def find_files(folders: Sequence[str], name: str) -> List[Path]:
-    """The files of a name, or a pattern, in and under the folders, each folder once whatever links lead to it."""
+    """Return the files of a name, or a pattern, in and under the folders; several links to a folder count once."""
     seen, found = set(), []
     for folder in folders:
         for place, inner, _ in os.walk(folder, followlinks=True):
@@ -91,7 +91,7 @@ def find_files(folders: Sequence[str], name: str) -> List[Path]:
 
 
 def warn_of_unfinished(folder: Path, state: Dict[str, Any]) -> None:
-    """Say how much of a training is made, by its last checkpoint, unless that is its end."""
+    """Report the progress of a training, from its last checkpoint, unless it has ended."""
     from fairseq_attnvariants.patches.loading.configuration import as_dict
 
     limits = {**as_dict(state["cfg"].get("optimization") or {}), **as_dict(state["cfg"].get("checkpoint") or {})}
@@ -112,7 +112,7 @@ def read_run(checkpoint: Path, state: Dict[str, Any]) -> Run:
     """Read the settings of a training from its checkpoint's content.
 
     Raises:
-        UserError: the content lacks something of that, or has something else in its place.
+        UserError: a setting is missing, or has a value of another type.
     """
     from fairseq_attnvariants.patches.loading.configuration import as_dict
 
@@ -150,7 +150,7 @@ def read_run(checkpoint: Path, state: Dict[str, Any]) -> Run:
 
 
 def count_parameters(tensors: Mapping[str, Any]) -> int:
-    """How many numbers a model learns; of tied matrices, of which a checkpoint may have a copy for each name, one."""
+    """Count the numbers that a model learns. Tied matrices count once, though a checkpoint may have several copies."""
     import torch
 
     from fairseq_attnvariants.models.warm_start import learned
@@ -166,10 +166,10 @@ def count_parameters(tensors: Mapping[str, Any]) -> int:
 
 
 def by_system(runs: Sequence[Run]) -> Dict[str, List[Run]]:
-    """Runs that differ in nothing but the seed, by name, and by the options in which those of one name differ.
+    """Group runs that differ only in the seed, by name, and by the options in which runs of one name differ.
 
-    An option that only one criterion (or task, optimizer, ...) has tells apart the runs with that one.  An option that
-    one group hands on to others, as ``lr``, is named once.
+    An option that only one criterion (or task, optimizer, ...) has distinguishes only runs with this criterion.  An
+    option that one group passes on to others, such as ``lr``, is named once.
     """
     found: Dict[str, List[Run]] = defaultdict(list)
     for run in runs:

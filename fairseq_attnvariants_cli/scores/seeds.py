@@ -7,8 +7,8 @@ import math
 from statistics import mean
 from typing import List, Mapping, NamedTuple, Optional, Sequence
 
-ALPHA = 0.05  # of the tests, after Holm's adjustment, and of the intervals
-ROUNDING = 1e-12  # differences below are of arithmetic
+ALPHA = 0.05  # level of the tests, after Holm's adjustment, and of the intervals
+ROUNDING = 1e-12  # smaller differences are rounding errors
 FEWEST = 3  # seeds that a verdict needs
 
 SHOWN, REFUTED, OPEN, NOT_TESTED = "shown", "refuted", "open", "not tested"
@@ -16,11 +16,11 @@ NO_RELEVANT_DIFFERENCE = "no relevant difference"
 
 
 class Estimate(NamedTuple):
-    """The mean of some values, and what is known of it."""
+    """The mean of some values, with its interval and p."""
 
     n: int
     mean: float
-    margin: Optional[float]  # half of the width of the 95 % interval; None if it has no ends
+    margin: Optional[float]  # half of the width of the 95 % interval; None if it is infinite
     p: Optional[float]  # of the two-sided test that the mean is 0; None for one value
 
     @property
@@ -35,11 +35,11 @@ class Estimate(NamedTuple):
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """The mean of one value per seed, with its interval by Student's t and the p of the t-test.
+    """Return the mean of one value per seed, with its interval by Student's t and the p of the t-test.
 
-    Of differences paired by seed this is the paired t-test. Equal values have no spread to divide by: their p is that
-    of the exact sign-flip test, 2 ** (1 - n), or 1 for zeros. The interval, that test's too, has no ends with fewer
-    than six equal values and no width with six or more.
+    For differences paired by seed this is the paired t-test. Equal values have no spread to divide by. Their p is that
+    of the exact sign-flip test, 2 ** (1 - n), or 1 for zeros. Their interval is from the same test: it is infinite with
+    fewer than six equal values, and has no width with six or more.
     """
     n, centre = len(values), mean(values)
     if n == 1:
@@ -55,7 +55,7 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 
 def holm(ps: Sequence[Optional[float]]) -> List[Optional[float]]:
-    """Each p adjusted for there being so many (Holm 1979); None stays, and does not count."""
+    """Adjust each p for the number of tests (Holm 1979); None stays, and does not count."""
     tested = sorted((p, k) for k, p in enumerate(ps) if p is not None)
     adjusted: List[Optional[float]] = [None] * len(ps)
     largest = 0.0
@@ -66,28 +66,28 @@ def holm(ps: Sequence[Optional[float]]) -> List[Optional[float]]:
 
 
 class Comparison(NamedTuple):
-    """A system's gain over the baseline, more being better, and what the rule demands of it."""
+    """A system's gain over the baseline, where more is better, and the conditions of its verdict."""
 
     gain: Optional[Estimate]  # None if nothing was measured
-    margin: Optional[float] = None  # gains and losses up to it do not matter
+    margin: Optional[float] = None  # gains and losses up to it are not relevant
     grows: bool = True  # over a dial: the gain is larger at the hardest value than at the easiest
 
 
 class Verdict(NamedTuple):
-    """A word of the rule, and Holm's p; None with too few seeds."""
+    """A verdict's word, and Holm's p, which is None with too few seeds."""
 
     word: str
     p: Optional[float]
 
 
 def verdicts(family: Sequence[Comparison]) -> List[Verdict]:
-    """The verdict of each comparison; Holm's p is adjusted for all of the family that have three seeds or more."""
+    """Return the verdict of each comparison; Holm's p is adjusted for all comparisons with three seeds or more."""
     tested = [gain.p if gain is not None and gain.n >= FEWEST else None for gain, *_ in family]
     return [Verdict(_word(comparison, p), p) for comparison, p in zip(family, holm(tested))]
 
 
 def _word(comparison: Comparison, p: Optional[float]) -> str:
-    """The first word that fits."""
+    """Return the first verdict that fits."""
     gain, margin, grows = comparison
     if gain is None:
         return NOT_TESTED
@@ -103,5 +103,5 @@ def _word(comparison: Comparison, p: Optional[float]) -> str:
 
 
 def larger(hardest: Mapping[int, float], easiest: Mapping[int, float]) -> bool:
-    """Whether the mean gain over seeds is larger at a dial's hardest value; never if a seed lacks the easiest."""
+    """Return whether the mean gain is larger at a dial's hardest value than at the easiest, which no seed may lack."""
     return hardest.keys() <= easiest.keys() and mean(hardest.values()) > mean(easiest[seed] for seed in hardest)

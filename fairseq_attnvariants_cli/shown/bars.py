@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-HIGH = 2.4  # of a row of bars, in inches
-MOST = 17  # groups in a row
+HIGH = 2.4  # height of a row of bars, in inches
+MOST = 17  # most groups in a row
 
 
 def draw_groups(found: Sequence[Groups], names: Sequence[str]) -> "Figure":
-    """A row of bars for each of ``found``: the groups that are not empty, with 95% intervals where there are any.
+    """Draw a row of bars for each of ``found``: the groups that are not empty, with 95% intervals if there are any.
 
-    Of more than :data:`MOST` groups, the first ones.
+    A row has only the first :data:`MOST` groups.
     """
     from matplotlib.figure import Figure
 
@@ -29,7 +29,7 @@ def draw_groups(found: Sequence[Groups], names: Sequence[str]) -> "Figure":
     for axes, groups, shown in zip(rows, found, filled, strict=True):
         _draw_bars(axes, groups, shown, names, most)
     figure.draw_without_rendering()  # places the rows
-    figure.set_layout_engine("none")  # the legend is above them, and takes nothing of their room
+    figure.set_layout_engine("none")  # the legend is above the rows, and must not shrink them
     for axes in rows:
         finish(axes, "".join(names) if axes is rows[0] else "", "y")
     return figure
@@ -40,7 +40,7 @@ def _draw_bars(axes: "Axes", groups: Groups, shown: Sequence[int], names: Sequen
     for s, (name, values, intervals) in enumerate(zip(names, groups.values, groups.intervals, strict=True)):
         places = [x + (s + 0.5) * width - 0.4 for x, _ in enumerate(shown)]
         halves = [intervals[k] for k in shown] if intervals else []
-        errors = [math.nan if half is None else half for half in halves] or None  # nothing is drawn where none is known
+        errors = [math.nan if half is None else half for half in halves] or None  # NaN draws no interval
         style = dict(elinewidth=0.8, capsize=1.5)
         axes.bar(places, [values[k] or 0 for k in shown], width, yerr=errors, label=legend_label(name), error_kw=style)
     sizes = [groups.counts[k] for k in shown]

@@ -1,4 +1,4 @@
-"""Pictures of trainings: learning curves, scores, and curves over what test sets differ in."""
+"""Pictures of trainings: learning curves, scores, and curves over a property in which test sets differ."""
 
 import math
 import re
@@ -27,11 +27,11 @@ class Dial(NamedTuple):
 
 
 def curve(run: Run, measure: str) -> List[Tuple[int, float]]:
-    """Updates and a measure of the validations that fairseq's logs in the run's folder tell of.
+    """Read the updates and a measure of the validations from fairseq's logs in the run's folder.
 
-    Of several validation sets it is the one that was logged first, which is fairseq's first; of several logs the newest
-    counts.  A measure that is nan or infinite is left out.  From a million updates on, fairseq logs six digits of their
-    number, such as 1.25e+06.
+    Of several validation sets, the one that was logged first counts, which is fairseq's first.  If several logs have
+    the same update, the newest counts.  A measure that is nan or infinite is left out.  From a million updates on,
+    fairseq logs six digits of their number, such as 1.25e+06.
     """
     points: Dict[str, Dict[int, float]] = defaultdict(dict)
     folders = {run.folder, run.checkpoint.parent}
@@ -47,7 +47,7 @@ def curve(run: Run, measure: str) -> List[Tuple[int, float]]:
 
 
 def draw_curves(systems: Mapping[str, Sequence[Run]], measure: str) -> "Figure":
-    """A line for every run, one colour for every system, marked with the number of the seed.
+    """Draw a line for every run, one colour for every system, marked with the number of the seed.
 
     Raises:
         UserError: there are no logs, or they do not have the measure.
@@ -76,10 +76,10 @@ def draw_curves(systems: Mapping[str, Sequence[Run]], measure: str) -> "Figure":
 
 
 def drawable(systems: Sequence[str], results: Scores, subsets: Sequence[str]) -> List[str]:
-    """The measures that all systems have on these test sets.
+    """Return the measures that all systems have on these test sets.
 
     Raises:
-        UserError: there are none.
+        UserError: there are no such measures.
     """
     measures = dict.fromkeys(place.measure for place in results)
     everywhere = [
@@ -92,10 +92,10 @@ def drawable(systems: Sequence[str], results: Scores, subsets: Sequence[str]) ->
 
 
 def draw_scores(systems: Sequence[str], results: Scores, subset: str) -> "Figure":
-    """For every measure the scores of all seeds on a test set, and their mean as a line.
+    """Draw, for every measure, the scores of all seeds on a test set, and their mean as a line.
 
     Raises:
-        UserError: as :func:`drawable`.
+        UserError: :func:`drawable` finds no measure.
     """
     from matplotlib.figure import Figure
 
@@ -116,14 +116,14 @@ def draw_scores(systems: Sequence[str], results: Scores, subset: str) -> "Figure
 
 
 def draw_dial(systems: Sequence[str], results: Scores, subsets: Sequence[str], dial: Dial) -> "Figure":
-    """For every measure the means over the dial, a line for every system, with the intervals as bands.
+    """Draw, for every measure, the means over the dial, a line for every system, with the intervals as bands.
 
     Raises:
-        UserError: as :func:`drawable`.
+        UserError: :func:`drawable` finds no measure.
     """
     from matplotlib.figure import Figure
 
-    measures = drawable(systems, results, subsets[-1:])  # an easier one that lacks a score has no point
+    measures = drawable(systems, results, subsets[-1:])  # an easier test set that lacks a score has no point
     figure = Figure(figsize=(1.5 + 3.5 * len(measures), 3.6))
     ticks = range(len(dial.values))
     for axes, measure in zip(figure.subplots(1, len(measures), squeeze=False)[0], measures):

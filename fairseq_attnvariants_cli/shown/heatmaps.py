@@ -1,4 +1,4 @@
-"""Heat maps ``T x S`` of what target words have to do with source words, several in a picture."""
+"""Heat maps ``T x S`` between target words and source words, several in a picture."""
 
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -31,11 +31,11 @@ class Panel(NamedTuple):
 
 
 def panels(title: str, pair: "Forced", style: Optional[str] = None) -> List[Panel]:
-    """The heat maps of one model, with EOS; a ``style`` joins subwords to words.
+    """Return the heat maps of one model, with EOS; a ``style`` joins subwords to words.
 
-    Where the model also returns ``word_attn`` (attention via attention), there is one of the higher level
-    before it. Its columns are those of the source, or, above characters, one for each space and for EOS, which are the
-    ends of words. Spaces are drawn as U+2423.
+    If the model also returns ``word_attn`` (attention via attention), the first heat map is that of the higher level.
+    Its columns are those of the source, or, above characters, one for each space and for EOS, which are the ends of
+    words. Spaces are drawn as U+2423.
     """
     source, columns = join_sentence(pair.source, style)
     target, rows = join_sentence(pair.target, style)
@@ -52,23 +52,23 @@ def panels(title: str, pair: "Forced", style: Optional[str] = None) -> List[Pane
 
 
 def spaces_shown(symbols: Sequence[str]) -> List[str]:
-    """Symbols in which a space is U+2423."""
+    """Replace spaces in symbols by U+2423."""
     return [symbol.replace(SPACE, "\u2423") for symbol in symbols]
 
 
 def draw(
     heat_maps: Sequence[Panel], width: float = WIDTH, relative: bool = False, label: str = "attention weight"
 ) -> "Figure":
-    """Heat maps in rows: source words above, target words at the left, the background's colour for 0.
+    """Draw heat maps in rows: source words above, target words at the left, the background's colour for 0.
 
-    Cells have one size, which is smaller where a long sentence would be wider than ``width``, but not smaller than its
-    words can be read.
+    All cells have the same size. They are smaller if a long sentence would be wider than ``width``, but large enough to
+    read its words.
 
     Args:
-        heat_maps: from left to right, and on in the next row.
-        width: of the picture, in inches.
+        heat_maps: the heat maps, from left to right, and then in the next row.
+        width: width of the picture, in inches.
         relative: scale each row to its largest weight, so that attention on many words can be seen.
-        label: of the scale.
+        label: label of the scale.
     """
     from matplotlib import rcParams
     from matplotlib.colors import LinearSegmentedColormap
@@ -80,7 +80,7 @@ def draw(
     style = plain(*(text for panel in heat_maps for text in (panel.title, *panel.source, *panel.target)))
     colours = LinearSegmentedColormap.from_list("weights", [rcParams["figure.facecolor"], rcParams["text.color"]])
     cell = min(CELL, max(SMALLEST, (width - 1.5) / max(len(panel.source) for panel in heat_maps)))
-    figure = Figure(figsize=(1, 1))  # positions are in inches, and the picture is cut to what is drawn
+    figure = Figure(figsize=(1, 1))  # positions are in inches, and the picture is cropped to its content
     drawn = [_heat_map(figure, panel, cell, colours, style, relative) for panel in heat_maps]
     lowest = _arrange(drawn, width)
     scale = figure.add_axes((0, lowest - 0.1, 1.5, 0.1))
@@ -98,7 +98,7 @@ def _heat_map(
     size = min(9, 58 * cell)
     axes = figure.add_axes((0, 0, *(cell * size for size in reversed(panel.weights.shape))))
     largest = panel.weights.max(axis=1, keepdims=True) if relative else 1
-    scaled = panel.weights / np.where(largest == 0, 1, largest)  # a row of zeros stays one
+    scaled = panel.weights / np.where(largest == 0, 1, largest)  # a row of zeros does not change
     axes.imshow(scaled, cmap=colours, vmin=0, vmax=1, aspect="auto")
     axes.set_xticks(range(len(panel.source)), panel.source, rotation=90, fontsize=size, **style)
     axes.set_yticks(range(len(panel.target)), panel.target, fontsize=size, **style)
@@ -113,7 +113,7 @@ def _heat_map(
 
 
 def _arrange(drawn: Sequence[Drawn], width: float) -> float:
-    """Lay heat maps out in rows, their upper edges level; returns where the next row would begin."""
+    """Arrange heat maps in rows, aligned at their upper edges, and return where the next row would begin."""
     rows: List[List[Drawn]] = [[]]
     for axes, box in drawn:
         if rows[-1] and sum(before.width + GAP for _, before in rows[-1]) + box.width > width:

@@ -4,7 +4,7 @@ from typing import Any
 
 
 def template(name: str) -> Any:
-    """A template, in which everything is escaped that is put in."""
+    """Return a template that escapes all values."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader(__package__.partition(".")[0], "subcommands")

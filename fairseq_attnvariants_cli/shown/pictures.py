@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = ("png", "svg", "pdf")
-LONGEST = 60  # characters of a word that are drawn
+LONGEST = 60  # most characters of a word that are drawn
 
 
 @dataclass
@@ -28,10 +28,10 @@ class DarkOption:
 
 
 def check_drawn(options: Any, *others: str, plot: str = "plot") -> None:
-    """Refuse ``--dark``, and other options of a picture, where ``plot``, the option that names its file, is not given.
+    """Refuse ``--dark``, and other options of a picture, without ``plot``, the option that names its file.
 
     Raises:
-        UserError: that is so.
+        UserError: there is such an option, and no file.
     """
     for name in ("dark", *others):
         if getattr(options, name, None) and not getattr(options, plot):
@@ -40,9 +40,9 @@ def check_drawn(options: Any, *others: str, plot: str = "plot") -> None:
 
 @contextlib.contextmanager
 def picture(path: str, dark: bool = False) -> Iterator[Callable[["Figure"], None]]:
-    """A function that writes a figure to ``path``, cut to what is drawn; what is drawn in the block has its colours.
+    """Yield a function that writes a figure to ``path``, cropped to its content; the block draws in its colours.
 
-    That it can be written is found out at the start of the block.
+    The start of the block checks that the file can be written.
 
     Raises:
         UserError: matplotlib is missing, the suffix is none of PNG, SVG and PDF, or the file cannot be written.
@@ -65,9 +65,9 @@ def picture(path: str, dark: bool = False) -> Iterator[Callable[["Figure"], None
 
 
 def finish(axes: "Axes", names: str = "", grid: Any = "both") -> None:
-    """Remove the borders above and at the right, draw a faint grid, and a legend above it, if it has ``names``.
+    """Remove the borders above and at the right, draw a faint grid, and a legend above it, if there are ``names``.
 
-    Names appear unchanged, but for control characters, and cover nothing, however long they are.
+    Names appear unchanged, except for control characters, and cover nothing, however long they are.
     """
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis=grid, alpha=0.3)
@@ -81,12 +81,12 @@ def finish(axes: "Axes", names: str = "", grid: Any = "both") -> None:
 
 
 def legend_label(name: str) -> str:
-    """A name in a legend: matplotlib leaves out what begins with an underscore."""
+    """Return a legend's label for a name, with a space before an underscore: matplotlib leaves such labels out."""
     return visible(f" {name}" if name.startswith("_") else name)
 
 
 def short(words: Sequence[str]) -> List[str]:
-    """Words of at most :data:`LONGEST` characters, with escapes for control characters.
+    """Cut words to at most :data:`LONGEST` characters, with escapes for control characters.
 
     A word that is cut ends in an ellipsis.
     """
@@ -94,7 +94,7 @@ def short(words: Sequence[str]) -> List[str]:
 
 
 def plain(*texts: str, **more: Any) -> Dict[str, Any]:
-    """Arguments of matplotlib for texts that are no formulas, in fonts that have their characters.
+    """Return arguments of matplotlib for texts that are not formulas, in fonts that have their characters.
 
     Raises:
         UserError: no font has one of the characters.
@@ -103,7 +103,7 @@ def plain(*texts: str, **more: Any) -> Dict[str, Any]:
 
 
 def font_families(text: str) -> List[str]:
-    """Installed fonts that together have a glyph for every character, for matplotlib's ``fontfamily``.
+    """Return installed fonts that together have a glyph for every character, for matplotlib's ``fontfamily``.
 
     Raises:
         UserError: no font has one of the characters.
@@ -116,7 +116,7 @@ def font_families(text: str) -> List[str]:
     while missing and (name := next(names, "")):
         try:
             font = get_font(fontManager.findfont(FontProperties(family=name), fallback_to_default=False))
-        except (ValueError, RuntimeError, OSError):  # nothing that matplotlib can draw, such as bitmap emoji
+        except (ValueError, RuntimeError, OSError):  # a font that matplotlib cannot draw, such as bitmap emoji
             continue
         covered = {char for char in missing if font.get_char_index(ord(char))}
         if covered:
@@ -132,12 +132,12 @@ def font_families(text: str) -> List[str]:
 
 
 def installed_fonts() -> Iterator[str]:
-    """Names of fonts: matplotlib's own, those in its list, and at last also those that are younger than the list."""
+    """Yield names of fonts: matplotlib's default, the fonts in its list, and last the fonts newer than the list."""
     from matplotlib.font_manager import findSystemFonts, fontManager
 
     def listed() -> List[str]:
         names = {font.name for font in fontManager.ttflist}
-        # boxes for every character, and matplotlib's fonts for formulas, whose glyphs are not the characters'
+        # leave out fonts with boxes for every character, and fonts for formulas, which have glyphs of other characters
         return sorted(name for name in names if not name.startswith(("Last Resort", "cm", "STIXNon", "STIXSize")))
 
     yield from ("DejaVu Sans", *listed())

@@ -15,14 +15,14 @@ from ..text.files import UserError, only_output, standard_output, visible, write
 
 
 class Interval(NamedTuple):
-    """A number and half of the width of its interval: one column for people, two of them in CSV and JSON."""
+    """A number and half of the width of its interval: one column in text, LaTeX and Markdown, two in CSV and JSON."""
 
     value: float
     margin: Optional[float]
-    signed: bool = False  # a plus before what is not negative
+    signed: bool = False  # a plus before numbers that are not negative
 
     def text(self, digits: int) -> str:
-        """The number, with its margin where there is one, such as ``1.25 ± 0.50``."""
+        """Return the number, with its margin if there is one, such as ``1.25 ± 0.50``."""
         value = _rounded(self.value, digits, "+" * self.signed)
         return value if self.margin is None else f"{value} ± {self.margin:.{digits}f}"
 
@@ -31,9 +31,9 @@ Cell = Union[str, int, float, Interval, None]
 Row = Sequence[Cell]
 Digits = Optional[Mapping[str, int]]  # after the point, by header
 FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # spreadsheets take the wide ones too
-# Markdown has no escape for some of them, so all become entities; an underscore within a word is none
+# Markdown has no escape for some of them, so all become entities; an underscore within a word is not markup
 MARKDOWN = re.compile(r"[\\`|<>\[\]&*~]|(?<![^\W_])_|_(?![^\W_])")
-FORMATS = {".csv": None, ".json": None, ".tex": "latex_booktabs", ".md": "github"}  # tabulate's names of what it writes
+FORMATS = {".csv": None, ".json": None, ".tex": "latex_booktabs", ".md": "github"}  # tabulate's names of formats
 
 
 @dataclass
@@ -61,11 +61,11 @@ class TableOptions(JsonOption):
 
 @contextlib.contextmanager
 def tables(as_json: bool = False, **paths: Optional[str]) -> Iterator[Callable[..., None]]:
-    """A function of a table's name, its headers, its rows and their ``digits``; what it got is printed in the end.
+    """Yield a function of a table's name, headers, rows and ``digits``; its tables are printed at the end of the block.
 
-    ``paths`` say of each table where it is written as well, or None. Printed numbers have 2 digits after the point, or
-    as many as ``digits`` says for a header; written ones have all of theirs. CSV has a header. That the files can be
-    written is found out at the start of the block.
+    ``paths`` has, for each table, the path to write it to as well, or None. Numbers in text, LaTeX and Markdown have 2
+    digits after the point, or the number that ``digits`` has for their header. Numbers in CSV and JSON have all digits.
+    CSV has a header. The start of the block checks that the files can be written.
 
     Raises:
         UserError: a name ends in none of :data:`FORMATS`, a file cannot be written, or another output is printed.
@@ -91,7 +91,7 @@ def tables(as_json: bool = False, **paths: Optional[str]) -> Iterator[Callable[.
 
 @contextlib.contextmanager
 def table_file(path: str) -> Iterator[Callable[..., None]]:
-    """A function that writes a table's headers and rows, and their ``digits``, as :func:`tables` does, to ``path``.
+    """Yield a function that writes a table's headers and rows to ``path``, with ``digits`` as in :func:`tables`.
 
     Raises:
         UserError: the name ends in none of :data:`FORMATS`, or the file cannot be written.
@@ -117,15 +117,15 @@ def table_file(path: str) -> Iterator[Callable[..., None]]:
 
 
 def _no_formula(cell: Any) -> Any:
-    """A cell of CSV that no spreadsheet takes for a formula, with escapes for control characters."""
+    """Return a cell of CSV that no spreadsheet takes for a formula, with escapes for control characters."""
     return visible(f"'{cell}" if cell.startswith(FORMULA) else cell) if isinstance(cell, str) else cell
 
 
 def _records(headers: Sequence[str], rows: Sequence[Row]) -> List[Dict[str, Cell]]:
-    """The rows as JSON has them.
+    """Return the rows as dictionaries, for JSON.
 
     Raises:
-        UserError: two columns have one name.
+        UserError: two columns have the same name.
     """
     columns, values = expanded(headers, rows)
     for column in columns:
@@ -135,7 +135,7 @@ def _records(headers: Sequence[str], rows: Sequence[Row]) -> List[Dict[str, Cell
 
 
 def expanded(headers: Sequence[str], rows: Sequence[Row]) -> Tuple[List[str], List[List[Cell]]]:
-    """Return the table with two columns instead of one of intervals; the second one's header ends in ``±``."""
+    """Return the table with two columns instead of each column of intervals; the second header ends in ``±``."""
     columns: List[str] = []
     values: List[List[Cell]] = [[] for _ in rows]
     for header, cells in zip(headers, zip(*rows)):
@@ -150,9 +150,9 @@ def expanded(headers: Sequence[str], rows: Sequence[Row]) -> Tuple[List[str], Li
 
 
 def aligned(headers: Sequence[str], rows: Sequence[Row], digits: Digits = None, form: str = "simple") -> str:
-    """The table with aligned columns: text at the left, numbers at the right, nothing for None.
+    """Return the table with aligned columns: text at the left, numbers at the right, nothing for None.
 
-    The ``form`` is tabulate's name, and with wcwidth it counts the cells of a terminal that characters take.
+    ``form`` is tabulate's name of a format. With wcwidth, tabulate counts the terminal cells that characters take.
     """
     after = [(digits or {}).get(header, 2) for header in headers]
     cells = [[_printed(cell, digit, form) for cell, digit in zip(row, after, strict=True)] for row in rows]
@@ -160,7 +160,7 @@ def aligned(headers: Sequence[str], rows: Sequence[Row], digits: Digits = None, 
     shown = [[_escaped(header, form) for header in headers], *cells]
     more = {"colalign": sides} if rows else {}  # with no rows tabulate before 0.10 fails at it
     text = tabulate(shown, headers="firstrow", tablefmt=form, disable_numparse=True, **more)
-    # LaTeX would take these for what its end of a row may be followed by
+    # LaTeX would read these as arguments of the end of a row
     return re.sub(r"^( *)([*\[])", r"\1{}\2", text, flags=re.MULTILINE) if form.startswith("latex") else text
 
 
@@ -173,11 +173,11 @@ def _printed(cell: Cell, digits: int, form: str) -> Union[str, int, None]:
 
 
 def _escaped(text: str, form: str) -> str:
-    """The text with escapes for control characters and, in Markdown, for its markup."""
+    """Return the text with escapes for control characters and, in Markdown, for its markup."""
     text = visible(text)
     return MARKDOWN.sub(lambda found: f"&#{ord(found[0])};", text) if form == "github" else text
 
 
 def _rounded(value: float, digits: int, sign: str = "") -> str:
-    """A number with so many digits after the point, and no minus before zeros."""
+    """Return a number with ``digits`` digits after the point, and no minus before zeros."""
     return f"{round(value, digits) + 0.0:{sign}.{digits}f}"

@@ -9,7 +9,7 @@ SHADES = " ░▒▓█"
 
 
 def heat_map(panel: Panel) -> str:
-    """Source words above, a row for each target word, and shades from blank for 0 to solid for 1 and more."""
+    """Return a heat map: source words above, a row for each target word, and shades from blank (0) to solid (1)."""
     left = max(map(wcswidth, panel.target))
     widths = [max(1, wcswidth(word)) for word in panel.source]
     heads = [" " * (wide - wcswidth(word)) + word for word, wide in zip(panel.source, widths, strict=True)]

@@ -1,4 +1,4 @@
-"""The subcommands, a module each: ``Options`` are its options, ``run`` runs it with them.
+"""The subcommands, one module each. ``Options`` is the dataclass of its options, and ``run`` runs it.
 
-The docstring of ``Options`` is what ``--help`` says of the subcommand, and of each option.
+``--help`` shows the docstring of ``Options``: the description of the subcommand, and of each option.
 """

@@ -1,4 +1,4 @@
-"""``fairseq-attnvariants aer``: alignment error rates against links that people made.
+"""``fairseq-attnvariants aer``: alignment error rates against gold links, which people made.
 
 With sure links S, possible links P (which contain S) and links A (Och & Ney 2003), over all sentences
 
@@ -55,7 +55,7 @@ class Gold(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """The agreement of links with gold ones; None where there is nothing to divide by."""
+    """The agreement of links with gold links; None if a denominator is 0."""
 
     error: Optional[float]  # AER or SAER
     precision: Optional[float]  # |A∩P| / |A|
@@ -63,7 +63,7 @@ class Rates(NamedTuple):
 
 
 def parse_gold(line: str, first: int = 0, swap: bool = False) -> Gold:
-    """A line of gold links: ``i-j`` sure, ``i?j`` or ``ipj`` possible.
+    """Parse a line of gold links: ``i-j`` sure, ``i?j`` or ``ipj`` possible.
 
     ``first`` is the number of the first word; ``swap`` is for links that are written target first.
 
@@ -86,7 +86,7 @@ def parse_gold(line: str, first: int = 0, swap: bool = False) -> Gold:
 
 
 def error_rate(pairs: Iterable[Tuple[Set[Link], Gold]]) -> Rates:
-    """AER, precision and recall of links, over all sentence pairs."""
+    """Return AER, precision and recall of links, over all sentence pairs."""
     found = sure = found_sure = found_possible = 0
     for links, gold in pairs:
         found += len(links)
@@ -97,7 +97,7 @@ def error_rate(pairs: Iterable[Tuple[Set[Link], Gold]]) -> Rates:
 
 
 def soft_error_rate(pairs: Iterable[Tuple[np.ndarray, Gold]]) -> Rates:
-    """SAER, and precision and recall likewise, of weights ``T x S``, over all sentence pairs."""
+    """Return SAER, and soft precision and recall, of weights ``T x S``, over all sentence pairs."""
     found = sure = found_sure = found_possible = 0.0
     for weights, gold in pairs:
         found += weights.sum()
@@ -116,7 +116,7 @@ def _rates(found: float, sure: float, found_sure: float, found_possible: float) 
 
 
 def run(options: Options) -> None:
-    """Read, compare, print the table."""
+    """Read the alignments, compare them, and print the table."""
     if not (options.hard or options.soft):
         raise UserError("give --hard, --soft or both")
     paths = [path for path in (options.hard, options.soft, *(options.text or ())) if path]

@@ -35,14 +35,14 @@ class Options(SubwordOptions, TextOptions, OneModel):
 
 
 def word_attention(pair: "Forced", style: Optional[str] = None) -> np.ndarray:
-    """Attention between words, ``T' x S'``: EOS left out on both sides, the rest not renormalised, subwords joined."""
+    """Return attention between words, ``T' x S'``, without EOS and not renormalised; ``style`` joins subwords."""
     source, target = pair.source[:-1], pair.target[:-1]
     weights = pair.extra["attn"][: len(target), : len(source)]
     return join_attention(weights, word_numbers(source, style), word_numbers(target, style))
 
 
 def run(options: Options) -> None:
-    """Decode the reference, write one line for each sentence pair."""
+    """Decode the reference, and write one line for each sentence pair."""
     from ..systems.model import check_probabilities, decoded, force
 
     with write_whole(options.output) as hard, optional(write_whole, options.soft) as soft:

@@ -32,7 +32,7 @@ class Options(DarkOption, SubwordOptions, TargetOptions, SeveralModels):
 
 
 def run(options: Options) -> None:
-    """Decode one sentence with each model, draw."""
+    """Decode one sentence with each model, and draw the attention."""
     given, systems = options.given(), options.names(options.path)
     with picture(options.output, options.dark) as save:
         from ..systems.model import check_probabilities, decoded, force

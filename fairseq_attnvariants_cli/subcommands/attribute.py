@@ -1,4 +1,4 @@
-"""``fairseq-attnvariants attribute``: what each source word adds to each target word; does attention show it?"""
+"""``fairseq-attnvariants attribute``: what each source word adds to each target word, and whether attention agrees."""
 
 import json
 import warnings
@@ -49,7 +49,7 @@ class Options(TableOptions, DarkOption, SubwordOptions, TargetOptions, SeveralMo
 
     line: Optional[int] = numeric(type=positive)
     method: str = option(None, choices=METHODS, default="integrated-gradients")
-    steps: Optional[int] = numeric(type=at_least(1, most=1000))  # a matrix of N x N gives their places
+    steps: Optional[int] = numeric(type=at_least(1, most=1000))  # their places are computed from an N x N matrix
     values: Optional[str] = option()
     html: Optional[str] = option()
     plot: Optional[str] = option()
@@ -65,18 +65,18 @@ class InWords(NamedTuple):
     target: List[str]
     values: np.ndarray  # T x S
     attention: Optional[np.ndarray]  # T x S
-    gap: float  # what the attributions of a target token lack of being complete, the mean over the tokens
+    gap: float  # how far the attributions of a target token are from complete, as a mean over the tokens
     tau: Optional[float]
 
     def rows(self) -> Iterator[Tuple[str, List[Tuple[str, float, float]]]]:
-        """Each target word, and with it the source words, their attributions, and the sizes over the largest."""
+        """Yield each target word with the source words, their attributions, and their sizes relative to the largest."""
         for word, values in zip(spaces_shown(self.target), self.values.tolist(), strict=True):
             largest = max(map(abs, values)) or 1
             yield word, [(one, value, abs(value) / largest) for one, value in zip(spaces_shown(self.source), values)]
 
 
 def in_words(found: "Attribution", style: Optional[str]) -> InWords:
-    """Return words' attributions from subwords': sums on both sides, since log-probabilities add up."""
+    """Join attributions of subwords to words by sums on both sides, since log-probabilities add up."""
     source, columns = join_sentence(found.source, style)
     target, rows = join_sentence(found.target, style)
     values = summed(summed(found.values, columns).T, rows).T
@@ -87,9 +87,9 @@ def in_words(found: "Attribution", style: Optional[str]) -> InWords:
 
 
 def agreement(values: np.ndarray, attention: np.ndarray) -> Optional[float]:
-    """Kendall's τ between the sizes of attributions and attention weights, ``T x S`` both: the mean over target words.
+    """Return Kendall's τ between sizes of attributions and attention weights, both ``T x S``, as a mean over targets.
 
-    Target words of which either is the same for all source words do not count; None if no word counts.
+    A target word does not count if its sizes or its weights are all equal. The result is None if no word counts.
     """
     from scipy.stats import kendalltau
 
@@ -101,7 +101,7 @@ def agreement(values: np.ndarray, attention: np.ndarray) -> Optional[float]:
 
 
 def summary(name: str, sentences: Sequence[InWords], complete: bool) -> Row:
-    """System, sentences, the mean of τ over sentences, half of its 95% interval, and the mean gap."""
+    """Return a row: system, sentences, the mean of τ over sentences, half of its 95% interval, and the mean gap."""
     taus = [sentence.tau for sentence in sentences if sentence.tau is not None]
     found = estimate(taus) if taus else None
     gap = mean(sentence.gap for sentence in sentences) if complete else None
@@ -109,14 +109,14 @@ def summary(name: str, sentences: Sequence[InWords], complete: bool) -> Row:
 
 
 def shares(values: np.ndarray) -> np.ndarray:
-    """The sizes of a row as shares of their sum, as attention weights are; 0 where the sum is."""
+    """Return the sizes of each row divided by their sum, like attention weights, or 0 if the sum is 0."""
     sizes = np.abs(values)
     total = sizes.sum(1, keepdims=True)
     return np.divide(sizes, total, out=np.zeros_like(sizes), where=total > 0)
 
 
 def panels(name: str, sentence: InWords, method: str) -> List[Panel]:
-    """Heat maps of the sentence: attention, if there is any, and the shares of the attributions."""
+    """Return heat maps of the sentence: attention, if there is any, and the shares of the attributions."""
     source, target = spaces_shown(sentence.source), spaces_shown(sentence.target)
     found = [Panel(f"{name}, {METHODS[method].lower()}", source, target, shares(sentence.values))]
     if sentence.attention is not None:
@@ -133,7 +133,7 @@ def record(name: str, sentence: InWords) -> Dict[str, Any]:
 
 
 def run(options: Options) -> None:
-    """Decode, attribute, print the table, write and draw."""
+    """Decode the text, compute attributions, print the table, and write the other files."""
     if options.plot and options.line is None:
         raise UserError("--plot draws one sentence: give its --line")
     if options.steps is not None and options.method != "integrated-gradients":

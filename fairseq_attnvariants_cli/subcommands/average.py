@@ -34,7 +34,7 @@ class Options(UserDirOptions):
 
 
 def run(options: Options) -> None:
-    """Choose, average, write."""
+    """Choose the checkpoints, average them, and write the result."""
     if bool(options.inputs) == bool(options.folder) or bool(options.folder) != bool(options.last or options.best):
         raise UserError("name the checkpoints, or give --folder and one of --last and --best")
     places = [os.path.realpath(path) for path in options.inputs]

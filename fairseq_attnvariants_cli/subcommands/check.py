@@ -1,4 +1,4 @@
-"""``fairseq-attnvariants check``: does an architecture keep what fairseq demands?"""
+"""``fairseq-attnvariants check``: tests whether an architecture meets fairseq's demands."""
 
 import json
 import textwrap
@@ -36,11 +36,11 @@ class Options(UserDirOptions):
     task: str = option("NAME", default="translation")
     demand: Optional[List[str]] = option("NAME", action="extend", nargs="+")
     json: bool = switch()
-    others: List[str] = field(init=False)  # what main does not know
+    others: List[str] = field(init=False)  # arguments that are not options of this subcommand
 
 
 def run(options: Options) -> int:
-    """Try every demand, and print what was found; returns 1 if one fails, else 0."""
+    """Test every demand, and print the findings; return 1 if a demand fails, else 0."""
     import torch
 
     from ..checks import DEMANDS, Subject
@@ -73,7 +73,7 @@ def run(options: Options) -> int:
 
 
 def conclusion(verdicts: Dict[str, Optional[bool]]) -> str:
-    """The last line."""
+    """Return the last line of the output, with the names of the demands that fail."""
     failed = [name for name, holds in verdicts.items() if holds is False]
     if not failed:
         return "all hold" if True in verdicts.values() else "none is applicable"
@@ -82,7 +82,7 @@ def conclusion(verdicts: Dict[str, Optional[bool]]) -> str:
 
 
 def heading(subject: "Subject") -> str:
-    """Describe the tested model: options without a mention have the architecture's values, or the given ones."""
+    """Describe the tested model. Options that are not mentioned have the architecture's or the user's values."""
     sizes = " ".join(f"{flag} {value}" for flag, value in subject.sizes.items()) or "at its own sizes"
     text = f"{subject.architecture} with {subject.parameters:,} parameters: {sizes}"
     if subject.refusal is not None:
@@ -91,7 +91,7 @@ def heading(subject: "Subject") -> str:
 
 
 def line(text: str, means: str, finding: "Finding") -> str:
-    """A demand with its verdict, and below it what was found."""
+    """Return a line with a demand and its verdict, and lines with the finding below it."""
     below = [finding.found, f"which means: {means}"] if finding.holds is False else [finding.found]
     lines = [VERDICTS[finding.holds].ljust(len(INDENT)) + text]
     for more in filter(None, below):

@@ -18,10 +18,10 @@ from ..text.files import UserError, optional, read_lines, write_whole
 from ..text.generated import best_in_words, is_generated, read_generated
 from ..text.subwords import join_tokens
 
-FAINT = 0.05  # attention weights below are not shown
+FAINT = 0.05  # lower attention weights are not shown
 BOOTSTRAP = 1000  # resamples
-NGRAMS = 20  # of each kind, where there are two systems
-LONGEST = 2000  # words of a sentence that is marked; the time grows with their square
+NGRAMS = 20  # n-grams of each kind, if there are several systems
+LONGEST = 2000  # most words of a sentence that is marked; the time grows with their square
 
 
 @dataclass
@@ -67,7 +67,7 @@ class Output(NamedTuple):
 
 
 def read_system(path: str, style: Optional[str] = None) -> Dict[int, Output]:
-    """The sentences of a file, by their numbers from 0, with subwords joined by ``style``.
+    """Read the sentences of a file, by their numbers from 0, and join subwords by ``style``.
 
     Raises:
         UserError: the file cannot be read, is empty, or is cut off.
@@ -88,9 +88,9 @@ def read_system(path: str, style: Optional[str] = None) -> Dict[int, Output]:
 
 
 def matching(words: Sequence[str], reference: Sequence[str]) -> Tuple[List[bool], List[bool]]:
-    """Return which words are in the reference, in the same order, and which of the reference's are among the words.
+    """Return which words match the reference, in the same order, and which reference words match.
 
-    They are difflib's longest matching blocks. In long sentences all count as matching.
+    Matches are difflib's longest matching blocks. In sentences above :data:`LONGEST` all words count as matches.
     """
     if max(len(words), len(reference)) > LONGEST:
         return [True] * len(words), [True] * len(reference)
@@ -101,7 +101,7 @@ def matching(words: Sequence[str], reference: Sequence[str]) -> Tuple[List[bool]
 
 
 def marked(translation: Translation, right: Sequence[bool]) -> List[Tuple[bool, str, str]]:
-    """Each word with whether it is right, and with the source words it looked at and their weights."""
+    """Return for each word whether it is right, the source words it attends to with their weights, and the word."""
     looked = [""] * len(translation.words)
     if translation.attention is not None:
         rows = map(enumerate, translation.attention.tolist())
@@ -112,14 +112,14 @@ def marked(translation: Translation, right: Sequence[bool]) -> List[Tuple[bool, 
 def omissions(
     words: Sequence[str], found: Sequence[Sequence[bool]], shown: Sequence[str]
 ) -> List[Tuple[str, List[str]]]:
-    """Each of the reference's words, and the systems that lack it; ``found`` says of each system which words it has."""
+    """Return each reference word with the systems that lack it; ``found`` has, per system, which words it contains."""
     return [(word, [name for name, has in zip(shown, there) if not has]) for word, *there in zip(words, *found)]
 
 
 def compared(
     number: int, source: Sequence[str], reference: Sequence[str], systems: Mapping[str, Translation], chrf: Metric
 ) -> Dict[str, Any]:
-    """A sentence as the page has it; ``systems`` are the translations by the names of the systems."""
+    """Return the page's data of a sentence; ``systems`` are the translations by the names of the systems."""
     gold, lines = " ".join(reference), [" ".join(one.words) for one in systems.values()]
     chrfs = [chrf.sentence_score(line, [gold]).score for line in lines]
     matches = [matching(one.words, reference) for one in systems.values()]
@@ -135,7 +135,7 @@ def compared(
 
 
 def run(options: Options) -> None:
-    """Read, put side by side, write the page."""
+    """Read the systems, compare their translations, and write the page."""
     shown = options.names(options.systems)
     check_group_options(options, source=True)
     if options.ngrams is None and len(shown) > 1:
@@ -177,10 +177,10 @@ def run(options: Options) -> None:
 
 
 def read_side(side: str, systems: Sequence[Tuple[str, Dict[int, Output]]], options: Options) -> Dict[int, List[str]]:
-    """The words of the ``source`` or ``reference``: of its file, or as fairseq-generate printed it for all systems.
+    """Return the words of the ``source`` or ``reference``, from its file or from the output of fairseq-generate.
 
     Raises:
-        UserError: the file cannot be read; or there is none, and no system has this side, or two have different ones.
+        UserError: the file cannot be read; or, without a file, no system has this side, or two have different ones.
     """
     if path := getattr(options, side):
         return {k: join_tokens(line.split(), options.remove_bpe) for k, line in enumerate(read_lines(path))}

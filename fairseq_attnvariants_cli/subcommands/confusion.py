@@ -32,11 +32,11 @@ class Options(TableOptions, AlignedOptions):
 
 
 def confusion(pairs: Iterable[Aligned], most: int = 0) -> Tuple[List[str], List[Row]]:
-    """Headers and rows: a target tag, its links, and how many percent of them go to words of each source tag.
+    """Return headers and rows: a target tag, its links, and the percentage of them that goes to each source tag.
 
     Args:
-        pairs: with tags on both sides.
-        most: how many tags on each side, :func:`by_frequency`; 0 for all.
+        pairs: sentence pairs with tags on both sides.
+        most: the number of tags per side, :func:`by_frequency`; 0 for all.
     """
     counts = count_links(
         (pair.target_tags or (), pair.source_tags or (), [(j, i) for i, j in pair.links]) for pair in pairs
@@ -51,7 +51,7 @@ def confusion(pairs: Iterable[Aligned], most: int = 0) -> Tuple[List[str], List[
 
 
 def run(options: Options) -> None:
-    """Read, count, print the table.
+    """Read the sentence pairs, count their links, and print the table.
 
     Raises:
         UserError: no word has a link.

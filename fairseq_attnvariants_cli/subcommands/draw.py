@@ -36,15 +36,15 @@ class Options(DarkOption):
 
 
 def symbols(found: Any) -> List[str]:
-    """Symbols as they are shown."""
+    """Escape control characters in symbols, and remove subword separators."""
     return [visible(str(symbol)).removesuffix(SEPARATOR) for symbol in found]
 
 
 def read_panels(line: str, where: str) -> List[Panel]:
-    """The heat maps of the best translation of a sentence, whose title is the translation.
+    """Return the heat maps of the best translation of a sentence. Their title is the translation.
 
     Raises:
-        UserError: the line is not what --attention writes, or says why there is no translation.
+        UserError: the line was not written by --attention, or has an error instead of a translation.
     """
     try:
         found = json.loads(line)
@@ -68,7 +68,7 @@ def read_panels(line: str, where: str) -> List[Panel]:
 
 
 def run(options: Options) -> None:
-    """Read one line, draw it."""
+    """Read one line, and draw it."""
     check_drawn(options)
     line = next((text for n, text in enumerate(read_lines(options.translations), 1) if n == options.line), None)
     if line is None:

@@ -1,4 +1,4 @@
-"""``fairseq-attnvariants env``: what is installed and what it runs on, for a bug report."""
+"""``fairseq-attnvariants env``: installed versions and hardware, for a bug report."""
 
 import os
 import platform
@@ -13,7 +13,7 @@ from ..installed import installed
 from ..text.files import reason, standard_output, visible
 
 LIBRARIES = ("numpy", "hydra-core", "omegaconf", "sacrebleu", "subword-nmt", "matplotlib", "entmax", "eflomal")
-INSTRUCTIONS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16")  # names of Linux
+INSTRUCTIONS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16")  # as Linux names them
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "PYTHONPATH")
 STARTUP = "fairseq_attnvariants_startup"
 
@@ -24,7 +24,7 @@ class Options:
 
 
 def facts() -> Iterator[Tuple[str, str]]:
-    """Names and values, one after the other; what cannot be found out says why."""
+    """Yield names and values; a value that cannot be found is replaced by the reason."""
     yield "fairseq_attnvariants", installed("fairseq-attnvariants")
     yield "--user-dir", folder("fairseq_attnvariants")
     yield "start-up file", startup()
@@ -40,7 +40,7 @@ def facts() -> Iterator[Tuple[str, str]]:
 
 
 def folder(module: str) -> str:
-    """Where a package would be imported from."""
+    """Return the folder that a package would be imported from."""
     try:
         spec = find_spec(module)
     except (ImportError, ValueError) as error:
@@ -49,13 +49,13 @@ def folder(module: str) -> str:
 
 
 def distribution(module: str) -> str:
-    """The versions of the distributions that a module belongs to, and its folder; several lie over each other."""
+    """Return the versions of all distributions that contain a module, joined by ``over``, and its folder."""
     owners = dict.fromkeys(packages_distributions().get(module, []))
     return f"{' over '.join(f'{owner} {installed(owner)}' for owner in owners) or 'not installed'}, {folder(module)}"
 
 
 def startup() -> str:
-    """Where the ``.pth`` file is, and whether this interpreter has read it."""
+    """Return the path of the ``.pth`` file, and whether this interpreter has read it."""
     found = [path for path in (Path(entry, "fairseq_attnvariants.pth") for entry in sys.path) if path.is_file()]
     if found:
         return f"{found[0]}{'' if STARTUP in sys.modules else ', not read by this interpreter (python -S?)'}"
@@ -65,10 +65,10 @@ def startup() -> str:
 
 
 def on_torch() -> Iterator[Tuple[str, str]]:
-    """Yield the devices that torch computes on."""
+    """Yield the threads and the CUDA devices of torch, or the error of its import."""
     try:
         import torch
-    except Exception as error:  # a torch that is broken is what the report is about
+    except Exception as error:  # the report may be about a broken torch
         yield "torch starts", f"no: {reason(error)}"
         return
     yield "threads", f"{torch.get_num_threads()}, {torch.backends.cpu.get_cpu_capability()}"
@@ -77,11 +77,11 @@ def on_torch() -> Iterator[Tuple[str, str]]:
 
 
 def processor() -> str:
-    """Its name, its cores and what it has instructions for, as far as the system tells."""
+    """Return the processor's name, cores and vector instructions, as far as the system reports them."""
     name, flags = platform.processor() or platform.machine(), set()
     try:
         lines = [line.partition(":") for line in Path("/proc/cpuinfo").read_text().splitlines()]
-    except OSError:  # only Linux has it
+    except OSError:  # only Linux has this file
         lines = []
     for key, _, value in lines:
         name = value.strip() if key.strip() == "model name" else name

@@ -1,4 +1,4 @@
-"""``fairseq-attnvariants eos``: how many translations end where the source does (Kuang et al. 2018, table 2)."""
+"""``fairseq-attnvariants eos``: how often target EOS attends to source EOS (Kuang et al. 2018, table 2)."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Iterable, List
@@ -22,12 +22,12 @@ class Options(TableOptions, TargetOptions, SeveralModels):
 
 
 def count_ends(pairs: Iterable["Forced"]) -> int:
-    """How many target EOS have their highest attention weight on the source EOS."""
+    """Count the target EOS whose highest attention weight is on the source EOS."""
     return sum(int(pair.extra["attn"][-1].argmax()) == len(pair.source) - 1 for pair in pairs)
 
 
 def run(options: Options) -> None:
-    """Translate, or decode the reference, with each model; count, print the table."""
+    """Translate, or decode the reference, with each model; count, and print the table."""
     given, systems = options.given(), options.names(options.path)
     with tables(options.json, systems=options.table) as write:
         from ..systems.model import decoded, force

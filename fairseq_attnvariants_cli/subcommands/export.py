@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     from ..systems.model import System
 
-SPLITS = "test", "valid"  # the first that there is proves the graph
-PROVED, LONGEST = 16, 100  # sentences of a split, and symbols of a sentence
-GENERATED, STEPS = 12, 30  # sentences that mean nothing, and symbols of a translation of one
+SPLITS = "test", "valid"  # the graph is compared with fairseq on the first split that exists
+PROVED, LONGEST = 16, 100  # most sentences of a split, and most symbols of a sentence
+GENERATED, STEPS = 12, 30  # random sentences, and most symbols of their translations
 BATCH = 4
 ABOUT = "title", "license", "trained", "score"  # for the manifest
-OF_BOTH = "data", "path", "output", "safetensors", "cpu", "user_dir"  # options with --safetensors and without
+OF_BOTH = "data", "path", "output", "safetensors", "cpu", "user_dir"  # options of both kinds of folders
 
 
 @dataclass
@@ -84,10 +84,10 @@ class Options(SearchOptions, DataOptions, OneModel):
 
 
 def check_system(system: "System") -> Any:
-    """The one model, of this package, with a task that a package can do.
+    """Return the one model of a system that can be exported.
 
     Raises:
-        UserError: it is another.
+        UserError: the model is not from this package, or its task or its symbols cannot be exported.
     """
     from fairseq.tasks.translation import TranslationTask
 
@@ -112,10 +112,10 @@ def check_system(system: "System") -> Any:
 
 
 def shortlist_of(task: Any, options: Options) -> Any:
-    """The shortlist that the options, or else the checkpoint's task, name; None without one.
+    """Return the shortlist of the options, or else of the checkpoint's task, or None.
 
     Raises:
-        ConfigurationError: the table is not one, or none of these dictionaries'; or an option changes nothing.
+        ConfigurationError: the file is not a table of words of these dictionaries, or an option has no effect.
     """
     from fairseq_attnvariants.tasks.shortlist_translation import read_shortlist
 
@@ -124,10 +124,10 @@ def shortlist_of(task: Any, options: Options) -> Any:
 
 
 def check_subwords(task: Any, options: Options) -> None:
-    """Refuse merges of what is not cut into words, and say it where the words look cut and there are no merges.
+    """Refuse merges for characters, and report a dictionary of subwords without merges.
 
     Raises:
-        UserError: the source is characters.
+        UserError: there are merges, and the source is characters.
     """
     words = task.source_dictionary.symbols
     if options.bpe_codes and getattr(task.source_dictionary, "units", "words") != "words":
@@ -137,13 +137,13 @@ def check_subwords(task: Any, options: Options) -> None:
 
 
 def search_of(system: "System", options: Options) -> "Search":
-    """Return the task's settings of the search, with these options."""
+    """Return the settings of the task's search with these options."""
     from fairseq_attnvariants.deploy.proof import Search
 
     from ..systems.model import build_generator
 
     generator = build_generator(system, options)
-    generator = getattr(generator, "generator", generator)  # of one with a shortlist
+    generator = getattr(generator, "generator", generator)  # of a generator with a shortlist
     return Search(
         beam=generator.beam_size,
         lenpen=generator.len_penalty,
@@ -157,7 +157,7 @@ def search_of(system: "System", options: Options) -> "Search":
 
 
 def sources(system: "System", data: str) -> List[Any]:
-    """Sources of the first split that there is, short ones and long ones; none without a split."""
+    """Return short and long sources of the first split that exists, or none without a split."""
     from ..systems.model import read_subset
 
     splits = {name.partition(".")[0] for name in os.listdir(data.split(os.pathsep)[0])}
@@ -172,10 +172,10 @@ def sources(system: "System", data: str) -> List[Any]:
 
 
 def merges(path: str) -> bytes:
-    """The merges of subword-nmt.
+    """Read and check the merges of subword-nmt.
 
     Raises:
-        UserError: the file cannot be read, or is no list of merges.
+        UserError: the file cannot be read, or is not a list of merges.
     """
     lines = list(read_lines(path))
     while len(lines) > 1 and not lines[-1]:
@@ -192,10 +192,10 @@ def merges(path: str) -> bytes:
 
 
 def frequent_subwords(path: str, threshold: int) -> List[str]:
-    """The subwords of subword-nmt's vocabulary that were counted so often.
+    """Read the subwords that subword-nmt's vocabulary counts at least ``threshold`` times.
 
     Raises:
-        UserError: the file cannot be read, is no vocabulary, or has none.
+        UserError: the file cannot be read, is not a vocabulary, or has no such subword.
     """
     found = []
     for number, line in enumerate(read_lines(path), start=1):
@@ -219,8 +219,8 @@ def prepared(
     ``codes`` are the merges of subwords that :func:`merges` has read, or None.
 
     Raises:
-        UserError: a file cannot be read, or is not what it should be, or an option needs another.
-        ConfigurationError: the tokeniser cannot be had.
+        UserError: a file cannot be read or is of another kind, or an option needs another option.
+        ConfigurationError: the tokeniser is not available.
     """
     text: Dict[str, Any] = dict(lowercase=options.lowercase, tokenizer=None, truecase=None, bpe=None)
     files: Dict[str, bytes] = {}
@@ -258,7 +258,7 @@ def check_page() -> None:
     """Refuse a page that cannot be built.
 
     Raises:
-        UserError: what it needs is not here.
+        UserError: ONNX Runtime Web, which the page needs, is missing.
     """
     from fairseq_attnvariants.deploy.page import find_onnxruntime_web
     from fairseq_attnvariants.registry import ConfigurationError
@@ -270,10 +270,10 @@ def check_page() -> None:
 
 
 def write_safetensors(options: Options) -> None:
-    """Write what fairseq reads without pickle.
+    """Write a folder that fairseq reads without pickle.
 
     Raises:
-        UserError: an option is of the other kind of folder, or something cannot be read or written.
+        UserError: an option belongs to the other kind of folder, or a file cannot be read or written.
     """
     for name in (one.name for one in fields(options) if one.name not in OF_BOTH):
         if getattr(options, name) is not None and getattr(options, name) is not False:
@@ -295,10 +295,10 @@ def write_safetensors(options: Options) -> None:
 
 
 def write_package(options: Options) -> None:
-    """Export, prove, write.
+    """Export the model, compare it with fairseq, and write the folder.
 
     Raises:
-        UserError: something cannot be read, exported or written.
+        UserError: a file cannot be read or written, or the model cannot be exported.
     """
     import torch
 

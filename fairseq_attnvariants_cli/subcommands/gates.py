@@ -4,7 +4,7 @@ Adaptive weighting (Li et al.): an adaptive GRU has ``g_t`` (eq. 13), the weight
 input is the source word in the encoder, in each direction; in the decoder it is the previous word before attention and
 the context after it. The adaptive output has ``α_s``, ``α_y`` and ``α_c`` (eq. 18-21) for each target word: the
 weights of the state, the previous word and the context. A context gate (Tu et al. 2017) has ``z``: the weight of the
-context, or with ``--context-gate target`` that of the rest. All are averaged over dimensions.
+context, or, with ``--context-gate target``, the weight of the rest. All are averaged over dimensions.
 
 CondDec (Feng et al. §5): the share of the condition that remains after each target word, ``||sd_i|| / ||sd_0||``.
 
@@ -77,19 +77,19 @@ class Options(JsonOption, DarkOption, SubwordOptions, TargetOptions, OneModel):
 
 
 def in_words(pair: "Gated", style: Optional[str]) -> "Gated":
-    """Return words' gates from subwords': the means over the subwords of a word."""
+    """Join gates of subwords to words by the means over the subwords of a word."""
     joined = {side: join_sentence(getattr(pair, side), style) for side in SIDES}
     values = {side: join_values(gates, joined[side][1]) for side, gates in pair.values.items()}
     return pair._replace(source=joined["source"][0], target=joined["target"][0], values=values)
 
 
 def averages(labels: Sequence[Sequence[str]], gates: Sequence[np.ndarray], most: int = 0) -> List[Row]:
-    """Means over all words, over every EOS, and over the words of each label: label, frequency, means.
+    """Return rows of label, frequency and means: over all words, over every EOS, and over the words of each label.
 
     Args:
-        labels: of each sentence's words, without EOS: the words themselves, or tags.
-        gates: of each sentence's words, EOS last, ``gates x words``.
-        most: how many labels, :func:`by_frequency`; 0 for all.
+        labels: labels of each sentence's words, without EOS: the words themselves, or tags.
+        gates: gates of each sentence's words, EOS last, ``gates x words``.
+        most: the number of labels, :func:`by_frequency`; 0 for all.
     """
     values = np.concatenate(gates, axis=1)
     places: Dict[str, List[int]] = defaultdict(list)
@@ -103,7 +103,7 @@ def averages(labels: Sequence[Sequence[str]], gates: Sequence[np.ndarray], most:
 
 
 def draw(panels: Sequence[Tuple[Sequence[str], Sequence[str], np.ndarray]]) -> "Figure":
-    """Gates over a sentence's words, one panel above the other: words, names of the gates, ``gates x words``."""
+    """Draw gates over words, in panels below each other. A panel has words, names of gates, and ``gates x words``."""
     from matplotlib.figure import Figure
 
     panels = [(short(words), names, gates) for words, names, gates in panels]
@@ -124,7 +124,7 @@ def draw(panels: Sequence[Tuple[Sequence[str], Sequence[str], np.ndarray]]) -> "
 
 
 def record(sentence: "Gated", names: Mapping[str, Sequence[str]]) -> Dict[str, Any]:
-    """Return the object that ``--values`` writes for a sentence; ``names`` are those of the gates of each side."""
+    """Return the object that ``--values`` writes for a sentence; ``names`` are the names of the gates of each side."""
     written: Dict[str, Any] = {"line": sentence.number + 1}
     for side, own in names.items():
         written[side] = getattr(sentence, side)
@@ -134,7 +134,7 @@ def record(sentence: "Gated", names: Mapping[str, Sequence[str]]) -> Dict[str, A
 
 
 def check_sides(options: Options, sides: Collection[str]) -> None:
-    """Refuse options for a side that the model has no gates on."""
+    """Refuse options for a side that has no gates in the model."""
     from ..systems.gated import GIVEN_BY
 
     for side in set(SIDES) - set(sides):
@@ -144,7 +144,7 @@ def check_sides(options: Options, sides: Collection[str]) -> None:
 
 
 def run(options: Options) -> None:
-    """Decode, average, print the tables, draw."""
+    """Decode the text, average the gates, print the tables, and draw."""
     check_drawn(options, "line")
     given = options.given()
     with (
@@ -161,7 +161,7 @@ def run(options: Options) -> None:
         check_sides(options, names)
         text = read_text(options, system, reference=given)
         chosen = 0 if options.line is None else options.line - 1
-        text.select(chosen)  # refuses what is not there
+        text.select(chosen)  # refuses a line that does not exist
         if not given:
             text = generate(system, text, options)
 

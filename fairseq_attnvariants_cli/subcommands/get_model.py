@@ -13,12 +13,12 @@ from ..options import option
 from ..text.files import UserError, reason, say
 from ..text.folders import new_folder
 
-# SHA-256 of each manifest, which has those of all files but the program
+# SHA-256 of each manifest, which has the SHA-256 of all files except the program
 MODELS = {
     "ja-en": "bcaacbe0bd2adb90df4229011f646b7004fdae4278b503fe3547b0a693bd5a1e",
     "en-ja": "b91a69f05176bd9eb404860bc7832b0551528bacf202f9b17113f14fdef98317",
 }
-LARGEST = 2**20  # bytes of these
+LARGEST = 2**20  # most bytes of a manifest or of the program
 PATIENCE = 60  # seconds without an answer
 
 
@@ -40,15 +40,15 @@ class Options:
 
 
 def known(model: str) -> Dict[str, str]:
-    """SHA-256 of the files that vouch for the others; the program is this version's."""
+    """Return the SHA-256 of the manifest, which has that of the other files, and of this version's program."""
     return {"manifest.json": MODELS[model], "translate.py": hashlib.sha256(runtime().read_bytes()).hexdigest()}
 
 
 def fetch(place: str, name: str, sha256: str, largest: int) -> bytes:
-    """A file of a model.
+    """Read a file of a model, and check its SHA-256.
 
     Raises:
-        UserError: it cannot be had, or it is another one.
+        UserError: the file cannot be read, or has another SHA-256.
     """
     address = f"{place.rstrip('/')}/{name}"
     try:
@@ -64,7 +64,7 @@ def fetch(place: str, name: str, sha256: str, largest: int) -> bytes:
 
 
 def run(options: Options) -> None:
-    """Fetch the files, each of which is checked."""
+    """Fetch all files, and check each."""
     output, place = options.output or options.model, f"{options.from_.rstrip('/')}/{options.model}"
     size = 0
     with new_folder(output) as folder:

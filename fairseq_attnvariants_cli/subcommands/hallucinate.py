@@ -13,9 +13,9 @@ from ..text.files import UserError, say, standard_output
 
 Alphabet = Mapping[int, Sequence[str]]  # letters by their :func:`kind`
 
-SHORTEST = 3  # letters of a stem
-WHOLE = 5  # letters of a stem whose ends are replaced, too
-SHARE = 0.5  # of the letters are replaced
+SHORTEST = 3  # fewest letters of a stem
+WHOLE = 5  # most symbols of a stem whose ends are replaced, too
+SHARE = 0.5  # share of the letters that are replaced
 
 
 @dataclass
@@ -36,23 +36,23 @@ class Options(ColumnOptions):
 
 
 def stems(source: Sequence[str], target: Sequence[str]) -> List[Tuple[int, int, int]]:
-    """The runs of symbols that both words have, with :data:`SHORTEST` letters or more: their places, their length."""
+    """Return the runs of symbols that both words share, with :data:`SHORTEST` letters or more: positions and length."""
     blocks = SequenceMatcher(None, source, target, autojunk=False).get_matching_blocks()
     return [(i, j, length) for i, j, length in blocks if sum(map(is_letter, source[i : i + length])) >= SHORTEST]
 
 
 def is_letter(symbol: str) -> bool:
-    """Whether a symbol is, or begins with, a letter: marks are none where they are apart."""
+    """Return whether a symbol is, or begins with, a letter. A separate mark is not a letter."""
     return symbol[0].isalpha()
 
 
 def kind(letter: str) -> int:
-    """Which letters may replace it: others of Hangul's initials, vowels or finals, or any that are none of these."""
+    """Return the class of letters that may replace a letter: Hangul's initials, vowels or finals, or all others."""
     return bisect("\u1100\u1160\u11a8\u1200", letter[0]) % 4
 
 
 def letters(source: Sequence[str], target: Sequence[str], alphabet: Alphabet) -> List[Tuple[int, int]]:
-    """The positions, in both words, of the letters that may be replaced: a long stem keeps its first and its last."""
+    """Return the positions, in both words, of replaceable letters; a long stem keeps its first and last symbols."""
     places = []
     for i, j, length in stems(source, target):
         ends = int(length > WHOLE)
@@ -63,7 +63,7 @@ def letters(source: Sequence[str], target: Sequence[str], alphabet: Alphabet) ->
 def hallucinated(
     source: Sequence[str], target: Sequence[str], alphabet: Alphabet, rng: random.Random
 ) -> Tuple[List[str], List[str]]:
-    """Both words with random letters in their stems, the same in both."""
+    """Return both words with random letters in their stems, the same letters in both."""
     pair = [*source], [*target]
     for i, j in letters(source, target, alphabet):
         if rng.random() < SHARE:
@@ -72,10 +72,10 @@ def hallucinated(
 
 
 def rows(options: Options) -> Iterator[List[str]]:
-    """The cells of the new rows.
+    """Yield the cells of the new rows.
 
     Raises:
-        UserError: no word shares a stem that has letters with its form, or the alphabet has but one letter.
+        UserError: no word shares a stem that has letters with its form, or the alphabet has only one letter.
     """
     from fairseq_attnvariants.tasks.tsv import DECOMPOSED, read_cells, read_table, symbols
 
@@ -109,7 +109,7 @@ def rows(options: Options) -> Iterator[List[str]]:
 
 
 def run(options: Options) -> None:
-    """Read the table, print the rows."""
-    lines = [*rows(options)]  # nothing is printed of a table that is refused
+    """Read the table, and print the new rows."""
+    lines = [*rows(options)]  # nothing is printed if the table is refused
     with standard_output() as output:
         output.writelines("\t".join(line) + "\n" for line in lines)

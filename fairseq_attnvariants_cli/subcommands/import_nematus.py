@@ -11,7 +11,7 @@ from ..text.folders import new_folder
 
 
 def language(text: str) -> str:
-    """Return a language's name that can be part of a file's name."""
+    """Return the name of a language if it can be part of a file's name: an option's type."""
     if not text or not text.replace("-", "").replace("_", "").isalnum():
         raise argparse.ArgumentTypeError(f"{text!r} is not the name of a language, such as en")
     return text
@@ -57,7 +57,7 @@ def run(options: Options) -> None:
     with new_folder(options.output) as folder:
         arrays = read_arrays(options.model)
         given = read_options(options.model, arrays, options.config)
-        if given.source == options.model:  # no file has any
+        if given.source == options.model:  # no file has options
             say(
                 f"{options.model}.json is not there, so the arrays alone say what the network is: give --config if it "
                 "was trained with dropout by a Nematus before 0.1"

@@ -1,9 +1,8 @@
 """``fairseq-attnvariants lexicon``: a word table from word alignments of the training text.
 
-For each source word it holds the target word that is aligned with it most often (Feng et al. 2016, section 7), or the
-several that ``--shortlist`` searches among. Words are counted as they stand in the text, not in the cut vocabulary:
-stock ``--alignfile`` drops every pair with an unknown word on either side, and those are the pairs that ``replace-unk``
-needs.
+For each source word it has the target word that is aligned with it most often (Feng et al. 2016, section 7), or several
+candidates for ``--shortlist``. It also counts words of the text that the dictionaries lack, because ``replace-unk``
+needs them. Stock ``--alignfile`` drops every pair with an unknown word on either side.
 """
 
 import os
@@ -51,10 +50,11 @@ class Options:
 
 
 def grow_diag_final_and(forward: Set[Link], reverse: Set[Link]) -> List[Link]:
-    """Links of a sentence pair from those of both directions (Koehn, Axelrod et al. 2005), sorted.
+    """Combine the links of both directions of a sentence pair (Koehn, Axelrod et al. 2005), and sort them.
 
-    The links on which both directions agree; their neighbours, also diagonal, from either direction, as long as one
-    of the two words has no link yet; at last the links of either direction between two words without any.
+    The result has the links on which both directions agree. Then it adds their neighbours, also diagonal, from either
+    direction, as long as one of the two words has no link yet. Last, it adds the links of either direction between two
+    words without links.
     """
     union, links = forward | reverse, forward & reverse
     sources, targets = {i for i, _ in links}, {j for _, j in links}
@@ -78,7 +78,7 @@ def grow_diag_final_and(forward: Set[Link], reverse: Set[Link]) -> List[Link]:
 
 
 def most_frequent(counts: Dict[str, Counter[str]], candidates: int = 1) -> List[Entry]:
-    """Rows of each source word, in alphabetical order: its most frequent targets, :func:`by_frequency`."""
+    """Return rows of each source word, in alphabetical order, with its most frequent targets, :func:`by_frequency`."""
     rows = []
     for source, targets in sorted(counts.items()):
         total = sum(targets.values())
@@ -91,7 +91,7 @@ def align(source: Sequence[Sequence[str]], target: Sequence[Sequence[str]]) -> I
     """Align the words of sentence pairs with eflomal in both directions; see :func:`grow_diag_final_and`.
 
     eflomal lowercases, leaves sentences of 1,024 words and more without links, draws its seed from the system
-    (there is no option for it), and tells its progress on standard error.
+    (there is no option for it), and prints its progress on standard error.
 
     Raises:
         UserError: eflomal is not installed, or fails.
@@ -119,7 +119,7 @@ def align(source: Sequence[Sequence[str]], target: Sequence[Sequence[str]]) -> I
 
 
 def run(options: Options) -> None:
-    """Align or read alignments, count, write the table."""
+    """Align the text or read alignments, count links, and write the table."""
     paths = [options.source, options.target] + ([options.alignments] if options.alignments else [])
     rows = read_parallel(*paths)
     source, target = ([row[side].split() for row in rows] for side in (0, 1))

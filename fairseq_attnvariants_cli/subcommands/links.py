@@ -1,4 +1,4 @@
-"""``fairseq-attnvariants links``: text and word links of what ``fairseq-generate --print-alignment`` printed."""
+"""``fairseq-attnvariants links``: text and word links from the output of ``fairseq-generate --print-alignment``."""
 
 from dataclasses import dataclass
 from typing import Dict, List, Optional, Tuple
@@ -60,7 +60,7 @@ def read_pairs(path: str, style: Optional[str] = None) -> Dict[int, Pair]:
 
 
 def run(options: Options) -> None:
-    """Read, write a line for each sentence, in the order of the source text."""
+    """Read the output, and write a line for each sentence, in the order of the source text."""
     with (
         write_whole(options.output) as output,
         optional(write_whole, options.save_source) as source,

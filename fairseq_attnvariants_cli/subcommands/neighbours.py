@@ -1,7 +1,7 @@
 """``fairseq-attnvariants neighbours``: the target words nearest to mapped source words (Kuang et al. 2018, table 7).
 
-The direct bridge's ``W`` maps a source embedding to where the target's are; the neighbours of a source word ``x`` are
-the target words ``y`` of smallest ``||W x - y||`` (eq. 4).
+The direct bridge's ``W`` maps a source embedding to the space of target embeddings. The neighbours of a source word
+``x`` are the target words ``y`` of smallest ``||W x - y||`` (eq. 4).
 """
 
 import re
@@ -54,7 +54,7 @@ class Neighbour(NamedTuple):
 
 
 def words(dictionary) -> List[int]:
-    """The entries of a dictionary that are words: no special symbols, and none that fill it up."""
+    """Return the entries of a dictionary that are words: neither special symbols nor fillers (``madeupword0000``)."""
     return [
         k
         for k in range(dictionary.nspecial, len(dictionary))
@@ -63,12 +63,12 @@ def words(dictionary) -> List[int]:
 
 
 def most_frequent(dictionary, count: int) -> List[str]:
-    """The ``count`` most frequent words, of equally frequent ones those that come first."""
+    """Return the ``count`` most frequent words; equally frequent words are in the dictionary's order."""
     return [dictionary[k] for k in sorted(words(dictionary), key=lambda k: -dictionary.count[k])[:count]]
 
 
 def nearest(mapped: np.ndarray, embeddings: np.ndarray, count: int) -> Tuple[np.ndarray, np.ndarray]:
-    """Distances and numbers of the ``count`` rows of ``V x m`` nearest to each row of ``N x m``, both ``N x count``."""
+    """Return distances and numbers, ``N x count``, of the rows of ``V x m`` nearest to each row of ``N x m``."""
     from scipy.spatial.distance import cdist
 
     distances = cdist(mapped, embeddings)
@@ -79,7 +79,7 @@ def nearest(mapped: np.ndarray, embeddings: np.ndarray, count: int) -> Tuple[np.
 def neighbours(
     system: "System", sources: Sequence[str], count: int, lexicon: Optional[Mapping[str, str]] = None
 ) -> List[Neighbour]:
-    """The ``count`` nearest target words of each source word.
+    """Return the ``count`` nearest target words of each source word.
 
     Raises:
         UserError: a word is not in the source dictionary, or the model has no direct bridge.
@@ -105,7 +105,7 @@ def neighbours(
 
 
 def run(options: Options) -> None:
-    """Load, map, print the table."""
+    """Load the model, find the neighbours, and print the table."""
     lexicon = read_lexicon(options.lexicon) if options.lexicon else None
     with tables(options.json, neighbours=options.table) as write:
         from ..systems.model import load

@@ -1,4 +1,4 @@
-"""``fairseq-attnvariants overtranslation``: words that are translated again and again (Kuang et al. 2018, table 5).
+"""``fairseq-attnvariants overtranslation``: words that are translated repeatedly (Kuang et al. 2018, table 5).
 
 The ratio of over-translation of a set of source words ``w`` is ``Σ(|e| - |unique e|) / |w|``, where ``e`` are the
 generated words that are aligned to one of them (Li et al. 2017).
@@ -37,7 +37,7 @@ def repetitions(pair: Aligned) -> List[int]:
 
 
 def ratios(pairs: Iterable[Aligned]) -> List[Row]:
-    """Tag, source words, repetitions and their ratio in percent: of all words, then of each tag's, by frequency."""
+    """Return rows of tag, source words, repetitions and ratio in percent: of all words, then by tag, by frequency."""
     words: Counter[str] = Counter()
     repeated: Counter[str] = Counter()
     for pair in pairs:
@@ -50,6 +50,6 @@ def ratios(pairs: Iterable[Aligned]) -> List[Row]:
 
 
 def run(options: Options) -> None:
-    """Read, count, print the table."""
+    """Read the sentence pairs, count repetitions, and print the table."""
     with tables(options.json, tags=options.table) as write:
         write("tags", ("source tag", "words", "repetitions", "%"), ratios(read_aligned(options)))

@@ -1,7 +1,7 @@
-"""``fairseq-attnvariants replace-unk``: words for the UNKs in what ``fairseq-generate --print-alignment`` printed.
+"""``fairseq-attnvariants replace-unk``: words for UNKs in the output of ``fairseq-generate --print-alignment``.
 
-Each UNK takes the translation of the source word with the highest attention weight from the word table, else that
-source word itself (Feng et al. 2016, section 7). The source EOS cannot be chosen.
+Each UNK is replaced by the translation of the source word with the highest attention weight. If the word table lacks
+the source word, the UNK becomes a copy of it (Feng et al. 2016, section 7). The source EOS cannot be chosen.
 """
 
 import sys
@@ -63,7 +63,7 @@ class Replacement(NamedTuple):
     source: Optional[int]  # position of the source word
     word: str
     rule: str  # TABLE, COPY or LEFT
-    neighbour: bool  # the UNK had no alignment of its own
+    neighbour: bool  # the UNK had no alignment, and uses that of the nearest word
 
 
 class Replaced(NamedTuple):
@@ -76,7 +76,7 @@ class Replaced(NamedTuple):
 
 
 def check_source(sample_id: int, sentence: Sentence, source: Sequence[str], path: str, unk: str) -> None:
-    """Refuse a raw sentence whose words are not those of the S- line, apart from UNKs; ``path`` is for messages."""
+    """Refuse a raw sentence that differs from the S- line in more than UNKs; messages name ``path``."""
     words = sentence.source.split()
     if len(source) != len(words):
         difference = f"{len(source)} words, but S-{sample_id} has {len(words)}"
@@ -96,8 +96,8 @@ def replace_unks(
 ) -> List[Replacement]:
     """Return the replacement of each UNK among ``words``.
 
-    An UNK without an alignment takes the source word of the nearest word that has one, of two the left; if there is
-    none, the UNK is left.
+    An UNK without an alignment takes the source word of the nearest aligned word, the left one in a tie. If no word is
+    aligned, the UNK is not replaced.
     """
     replacements = []
     for position, word in enumerate(words):
@@ -117,12 +117,12 @@ def replace_unks(
 def copied_words(
     attention: np.ndarray, words: Sequence[str], source: Sequence[str], known: Container[str], unk: str
 ) -> np.ndarray:
-    """Attention ``T x S`` where a UNK looks at nothing but what is copied as one, if it looks at any such word.
+    """Return the attention ``T x S`` with that of UNKs only on words that the dictionary lacks, if they have weight.
 
     Args:
-        attention: of a model that copies.
-        words: of the hypothesis.
-        source: words as the model read them, UNKs among them.
+        attention: attention of a model that copies.
+        words: words of the hypothesis.
+        source: source words as the model read them, UNKs among them.
         known: the target dictionary.
         unk: how UNK is printed.
     """
@@ -140,9 +140,9 @@ def post_process(
     unk: str,
     known: Optional[Container[str]] = None,
 ) -> Replaced:
-    """A hypothesis of a sentence after the replacement; the raw ``source`` has words where the S- line may have UNKs.
+    """Replace the UNKs of a hypothesis; the raw ``source`` has words where the S- line may have UNKs.
 
-    With ``known``, the target dictionary of a model that copies, a UNK takes a word that is copied as one.
+    ``known`` is the target dictionary of a model that copies. With it, an UNK takes a word that the dictionary lacks.
     """
     words, attention = hypothesis.text.split(), hypothesis.attention
     if attention is not None and known is not None:
@@ -156,10 +156,10 @@ def post_process(
 
 
 def read_dictionary(path: str) -> Container[str]:
-    """The words of a dictionary of ``fairseq-preprocess``.
+    """Read the words of a dictionary of ``fairseq-preprocess``.
 
     Raises:
-        UserError: it is none.
+        UserError: the file cannot be read, or is not a dictionary.
     """
     lines = [line.replace(" #fairseq:overwrite", "").rstrip().rsplit(" ", 1) for line in read_lines(path)]
     for number, line in enumerate(lines, start=1):
@@ -169,7 +169,7 @@ def read_dictionary(path: str) -> Container[str]:
 
 
 def check_soft(sentences: Mapping[int, Sentence], generated: str) -> None:
-    """Refuse what does not say which words were copied.
+    """Refuse output that does not show which words were copied.
 
     Raises:
         UserError: no hypothesis has attention, or alignments are hard.
@@ -189,7 +189,7 @@ def check_soft(sentences: Mapping[int, Sentence], generated: str) -> None:
 
 
 def run(options: Options) -> None:
-    """Read, replace, write the hypotheses in the order of the source text, report on standard error."""
+    """Replace UNKs, write the hypotheses in the order of the source text, and report on standard error."""
     lexicon = read_lexicon(options.lexicon) if options.lexicon else {}
     sentences = read_generated(read_lines(options.generated), options.generated, aligned=True)
     known = read_dictionary(options.copied) if options.copied else None
@@ -224,7 +224,7 @@ def run(options: Options) -> None:
 
 
 def details(results: Mapping[int, Sequence[Replaced]], source: Sequence[Sequence[str]]) -> Iterator[str]:
-    """A line for each UNK: id, rank, position, source position, source word, word, rule."""
+    """Yield a line for each UNK: id, rank, position, source position, source word, word, rule."""
     for sample_id, hypotheses in results.items():
         for rank, hypothesis in enumerate(hypotheses):
             for position, chosen, word, rule, neighbour in hypothesis.replacements:
@@ -234,7 +234,7 @@ def details(results: Mapping[int, Sequence[Replaced]], source: Sequence[Sequence
 
 
 def report(results: Mapping[int, Sequence[Replaced]], sentences: int) -> str:
-    """One sentence: how many UNKs were replaced, and how."""
+    """Return one sentence on how many UNKs were replaced, and how."""
     hypotheses = [hypothesis for several in results.values() for hypothesis in several]
     replacements = [replacement for hypothesis in hypotheses for replacement in hypothesis.replacements]
     rules = Counter(replacement.rule for replacement in replacements)

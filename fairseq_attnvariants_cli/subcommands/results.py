@@ -1,4 +1,4 @@
-"""``fairseq-attnvariants results``: one table of many runs, such as a sweep's, and their learning curves."""
+"""``fairseq-attnvariants results``: one table of many runs, such as those of a sweep, and their learning curves."""
 
 import argparse
 import itertools
@@ -21,7 +21,7 @@ DIFFERENCES = ("difference", "p", "verdict")  # columns of each metric with a ba
 
 
 def dial(text: str) -> Dial:
-    """``NAME=VALUE,VALUE,...``."""
+    """Parse ``NAME=VALUE,VALUE,...``: an option's type."""
     name, _, values = text.partition("=")
     if not name or "," not in values:
         raise argparse.ArgumentTypeError(f"{text!r} is not a name and its values, such as distance=0,4,8")
@@ -92,7 +92,7 @@ class Options(TableOptions, SubwordOptions, SearchOptions, BatchOptions, DeviceO
 
 
 def differences(results: Scores, baseline: str) -> Dict[Place, Dict[int, float]]:
-    """The differences to the baseline by seed, of all systems that share a seed with it."""
+    """Return the differences to the baseline by seed, for all systems that share a seed with it."""
     found = {}
     for place, values in results.items():
         base = results.get(place._replace(system=baseline), {})
@@ -105,7 +105,7 @@ def differences(results: Scores, baseline: str) -> Dict[Place, Dict[int, float]]
 def decide(
     found: Mapping[Place, Mapping[int, float]], names: Iterable[str], results: Scores, options: Options
 ) -> Dict[Place, Verdict]:
-    """The verdicts on the differences of all systems, one family; over a dial at its hardest value alone."""
+    """Return the verdicts on all differences, as one family of tests; with a dial, only at its hardest value."""
     subsets = options.gen_subset
     less = (*LESS_IS_BETTER, *options.less_is_better)
     gains = {
@@ -128,7 +128,7 @@ def decide(
 def summary(
     systems: Mapping[str, Sequence[Run]], results: Scores, options: Options
 ) -> Tuple[List[str], List[List[Cell]]]:
-    """Headers and rows: systems, on every test set, by measures, each with what its differences tell."""
+    """Return headers and rows: one row per system and test set, with measures, differences and verdicts."""
     test_set, labels = _test_sets(options)
     measures = [*options.measures] if options.gen_subset else []
     compared = differences(results, options.baseline) if options.baseline else {}
@@ -155,7 +155,7 @@ def summary(
 
 
 def every_seed(systems: Mapping[str, Sequence[Run]], results: Scores, options: Options) -> Tuple[List[str], List[Row]]:
-    """Headers and rows: systems, on every test set, with every seed, by measures."""
+    """Return headers and rows: one row per system, test set and seed, with measures."""
     test_set, labels = _test_sets(options)
     rows: List[Row] = [
         [name, *label, seed, *(results.get(Place(name, subset, measure), {}).get(seed) for measure in options.measures)]
@@ -177,7 +177,7 @@ def _test_sets(options: Options) -> Tuple[List[str], List[List[str]]]:
 
 
 def _interval(values: Optional[Mapping[int, float]], signed: bool = False) -> Optional[Interval]:
-    """The mean of the values of all seeds, with its interval; nothing without values."""
+    """Return the mean of the values of all seeds, with its interval, or None without values."""
     if values is None:
         return None
     known = estimate([*values.values()])
@@ -185,10 +185,10 @@ def _interval(values: Optional[Mapping[int, float]], signed: bool = False) -> Op
 
 
 def check(options: Options) -> None:
-    """Refuse what does not go together.
+    """Refuse options that do not fit together.
 
     Raises:
-        UserError: with the reason.
+        UserError: there are such options; the message has the reason.
     """
     subsets = options.gen_subset
     for subset in subsets:
@@ -221,7 +221,7 @@ def check(options: Options) -> None:
 
 
 def warn_of_missing(systems: Mapping[str, Sequence[Run]], results: Scores) -> None:
-    """Say which means are of fewer seeds than their rows say, because there was nothing to measure."""
+    """Report means of fewer seeds than their rows have, because there was nothing to measure."""
     for place, values in results.items():
         missing = sorted({run.seed for run in systems[place.system]} - values.keys())
         if missing:
@@ -231,7 +231,7 @@ def warn_of_missing(systems: Mapping[str, Sequence[Run]], results: Scores) -> No
 
 
 def warn_of_differences(systems: Mapping[str, Sequence[Run]], baseline: str) -> None:
-    """Say in which options outside the model a system differs from the baseline, if its name does not say so."""
+    """Report options, outside model and criterion, that differ from the baseline's and are not in a system's name."""
     base = systems[baseline][0].options
     for name, (run, *_) in systems.items():
         other = [key.split(".", 1) for key in sorted({*base, *run.options}) if run.options.get(key) != base.get(key)]
@@ -247,7 +247,7 @@ def warn_of_differences(systems: Mapping[str, Sequence[Run]], baseline: str) -> 
 
 
 def run(options: Options) -> None:
-    """Find the runs, translate and score, print the table, draw."""
+    """Find the runs, translate and score, print the table, and draw."""
     check(options)
     options.settle()
     options.tokenize = options.tokenize or "none"

@@ -12,7 +12,7 @@ from ..shown.pictures import check_drawn, picture
 from ..shown.tables import TableOptions, tables
 from ..text.files import UserError, optional, read_parallel
 
-WORDS = "train_target", "reference_tags", "alignments"  # options whose files the words of one reference are grouped by
+WORDS = "train_target", "reference_tags", "alignments"  # options that group the words of one reference
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Options(TableOptions, GroupOptions, NameOptions):
 
 
 def run(options: Options) -> None:
-    """Read, score, print the tables, draw."""
+    """Read the translations, score them, print the tables, and draw."""
     check_group_options(options, bool(options.source))
     check_drawn(options)
     words = [flag(name) for name in WORDS if getattr(options, name)]

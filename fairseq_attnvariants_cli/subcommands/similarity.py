@@ -43,25 +43,25 @@ class Options(TableOptions, TargetOptions, OneModel):
 
 
 class Match(NamedTuple):
-    """A source word and what its characters became."""
+    """A source word and its translation."""
 
     word: str
-    translation: str  # the target's characters from the first step that attends to the word, or to its end, to the last
-    characters: int  # that get a weight over the limit at some step
+    translation: str  # the target characters from the first to the last step that attends to the word or its end
+    characters: int  # number of characters that get a weight over the limit at some step
 
 
 def attended_words(
     weights: np.ndarray, source: Sequence[str], target: Sequence[str], limit: float = 0.5
 ) -> List[Match]:
-    """The words of a sentence. A word ends before a space or EOS, which do not belong to it.
+    """Return the words of a sentence. A word ends before a space or EOS, which do not belong to it.
 
-    They count for its translation alone: the last letter may well look there, since characters are read from left to
-    right, and only the state after the word knows that it has ended.
+    Attention to this space or EOS counts only for the translation. Its last letter may attend there: the encoder reads
+    from left to right, so only its state after the word contains that the word has ended.
 
     Args:
         weights: character-level attention, ``T x S``.
         source, target: S and T characters, EOS last.
-        limit: what a weight has to exceed.
+        limit: the value that a weight has to exceed.
     """
     chosen = weights > limit
     ends = [k for k, character in enumerate(source) if character == SPACE or k == len(source) - 1]
@@ -76,15 +76,18 @@ def attended_words(
 
 
 def mean_largest(weights: Iterable[np.ndarray]) -> float:
-    """The largest weight of a step, ``T x S`` a sentence, as a mean over all steps: how sharply attention looks."""
+    """Return the mean over all steps of the largest weight, which measures how peaked the attention is.
+
+    ``weights`` are ``T x S`` for each sentence.
+    """
     return float(np.concatenate([steps.max(axis=1) for steps in weights]).mean())
 
 
 def check(system: "System") -> None:
-    """Refuse what has no weights of this kind.
+    """Refuse a system without character-level attention weights.
 
     Raises:
-        UserError: a model does not read characters, has one level of attention, or reads the words' alone; or its
+        UserError: a model does not read characters, has one level of attention, or reads only that of words; or its
             weights do not add up to 1.
     """
     if not hasattr(system.task.source_dictionary, "space"):
@@ -100,7 +103,7 @@ def check(system: "System") -> None:
 
 
 def run(options: Options) -> None:
-    """Translate, or decode the reference; count, print the tables."""
+    """Translate, or decode the reference; count similar words, and print the tables."""
     given = options.given()
     if options.word_table and not options.words:
         raise UserError("--word-table needs --words")

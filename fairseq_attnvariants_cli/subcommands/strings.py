@@ -1,4 +1,4 @@
-"""``fairseq-attnvariants strings``: from tables of words to a table of scores."""
+"""``fairseq-attnvariants strings``: training on tables of words, and a table of scores."""
 
 from dataclasses import dataclass, field
 from typing import List, Optional
@@ -38,7 +38,7 @@ class Options(TableOptions, ColumnOptions, DeviceOptions):
     arch: str = option("NAME", default="dl4mt")
     seeds: List[int] = numeric([1], type=positive, nargs="+")
     updates: Optional[int] = numeric(type=positive)
-    source_separator: Optional[str] = option("X", type=str)  # none, if it is empty
+    source_separator: Optional[str] = option("X", type=str)  # an empty text means no separator
     target_separator: Optional[str] = option("X", type=str)
     beam: int = numeric(1, type=positive)
     nbest: int = numeric(1, type=positive)
@@ -47,7 +47,7 @@ class Options(TableOptions, ColumnOptions, DeviceOptions):
 
 
 def run(options: Options) -> None:
-    """Read the tables, train each seed, predict, score."""
+    """Read the tables, train a model per seed, predict, and score."""
     from ..systems.transduction import OWN, WITHOUT_BEST, prepare, results, train_seed
 
     for seed in options.seeds:

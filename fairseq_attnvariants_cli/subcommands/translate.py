@@ -1,4 +1,4 @@
-"""``fairseq-attnvariants translate``: the runtime of exported folders, whose options are its own."""
+"""``fairseq-attnvariants translate``: the runtime of exported folders, which defines the options."""
 
 import argparse
 import importlib.util
@@ -9,7 +9,7 @@ from ..text.files import UserError
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Describe the subcommand.
+    """Add a description and the runtime's options to the parser.
 
     Raises:
         UserError: ONNX Runtime is not installed.
@@ -32,10 +32,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def load() -> Any:
-    """The runtime of this version.
+    """Import the runtime of this version.
 
     Raises:
-        UserError: what it needs is not installed.
+        UserError: a library that it needs is not installed.
     """
     spec = importlib.util.spec_from_file_location("fairseq_attnvariants_run", runtime())
     assert spec is not None and spec.loader is not None

@@ -1,7 +1,7 @@
 """``fairseq-attnvariants tune``: the length penalty and the coverage penalty that suit a validation set.
 
-A coverage penalty is part of the search, so each is searched with once.  A length penalty is not: fairseq's beam search
-finishes the same hypotheses with any, and ranks them in the end, which is done again here for each.
+A coverage penalty is part of the search, so each needs one search.  A length penalty is not: fairseq's beam search
+finishes the same hypotheses with any length penalty, and ranks them at the end.  This module ranks them again for each.
 """
 
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class Options(TableOptions, SubwordOptions, BeamOptions, TextOptions, OneModel):
 
 
 class Hypothesis(NamedTuple):
-    """A finished one, of a beam."""
+    """A finished hypothesis of a beam."""
 
     text: str
     tokens: int  # EOS included
@@ -57,24 +57,24 @@ class Setting(NamedTuple):
     coverage_penalty: float
     lenpen: float
     bleu: float
-    ratio: float  # of words to the reference's
+    ratio: float  # of the translations' length to the references' length, in words
 
 
 def best(hypotheses: Sequence[Hypothesis], lenpen: float) -> Hypothesis:
-    """The one that fairseq's search puts first, of equal ones the first."""
+    """Return the hypothesis that fairseq's search ranks first, and the first in a tie."""
     return max(hypotheses, key=lambda hypothesis: hypothesis.total / hypothesis.tokens**lenpen)
 
 
 def preference(setting: Setting) -> Tuple[float, float, float]:
-    """The key by which the best setting is the largest: a higher BLEU, then penalties closer to fairseq's 0 and 1."""
+    """Return a key that is largest for the best setting: a higher BLEU, then penalties closer to fairseq's 0 and 1."""
     return setting.bleu, -setting.coverage_penalty, -abs(setting.lenpen - 1)
 
 
 def check(system: "System", penalties: Sequence[float]) -> None:
-    """Refuse coverage penalties where a model has none.
+    """Refuse coverage penalties for models without one.
 
     Raises:
-        UserError: that is so.
+        UserError: a coverage penalty is not 0, and a model has none.
     """
     for model in system.models:
         if any(penalties) and not hasattr(model.decoder, "coverage_penalty"):
@@ -82,7 +82,7 @@ def check(system: "System", penalties: Sequence[float]) -> None:
 
 
 def hypotheses(system: "System", text: "Text", options: Options) -> Iterator[List[Hypothesis]]:
-    """All finished hypotheses of each sentence."""
+    """Yield all finished hypotheses of each sentence."""
     from ..systems.model import search
 
     string = system.task.target_dictionary.string
@@ -94,7 +94,7 @@ def hypotheses(system: "System", text: "Text", options: Options) -> Iterator[Lis
 
 
 def reference(system: "System", sentence: "Sentence", options: Options) -> str:
-    """Return a sentence's reference: its text, with subwords joined; for binarised data what fairseq writes."""
+    """Return a sentence's reference: its text with subwords joined, or fairseq's text for binarised data."""
     if not sentence.target_line:
         return system.task.target_dictionary.string(sentence.item["target"], options.remove_bpe, escape_unk=True)
     if hasattr(system.task.target_dictionary, "space"):  # of characters
@@ -103,7 +103,7 @@ def reference(system: "System", sentence: "Sentence", options: Options) -> str:
 
 
 def settings(system: "System", text: "Text", metric: BLEU, options: Options) -> Iterator[Setting]:
-    """Every pair of penalties."""
+    """Search, score and yield every pair of penalties."""
     references = [reference(system, sentence, options) for sentence in text.sentences]
     check_tokenised(options.tokenize, references)
     for strength in options.coverage_penalty:
@@ -116,7 +116,7 @@ def settings(system: "System", text: "Text", metric: BLEU, options: Options) -> 
 
 
 def run(options: Options) -> None:
-    """Load, search, print the table; the best pair goes to standard error."""
+    """Load the model, search, print the table, and print the best pair on standard error."""
     from ..systems.model import load, read_text
 
     options.settle()

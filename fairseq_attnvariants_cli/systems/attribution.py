@@ -3,7 +3,7 @@
 Both methods read source embeddings ``x``, ``S x m``, without added terms such as positions. Input times
 gradient (Denil et al. 2014) is ``a_ij = x_j · ∂ log p(y_i) / ∂ x_j``. Integrated gradients (Sundararajan et al. 2017,
 eq. 1) takes the mean gradient along the line from the baseline 0 to ``x`` instead. It is complete: the sum over the
-source is ``log p(y_i)`` less what it is where all source embeddings are 0.
+source is ``log p(y_i)`` minus its value with all source embeddings 0.
 """
 
 import contextlib
@@ -20,30 +20,30 @@ from ..options import BatchOptions
 from ..text.files import UserError
 from .model import System, Text, run_batches
 
-Nodes = List[Tuple[float, float]]  # how far from the baseline to the input, from 0 to 1, and the weight of the gradient
+Nodes = List[Tuple[float, float]]  # the place between the baseline, 0, and the input, 1, and the gradient's weight
 
 INPUT_X_GRADIENT: Nodes = [(1.0, 1.0)]
 
 
 def integrated(steps: int) -> Nodes:
-    """The nodes of Gauss-Legendre quadrature on the line from 0 to 1."""
+    """Return the nodes of Gauss-Legendre quadrature on the line from 0 to 1."""
     nodes, weights = np.polynomial.legendre.leggauss(steps)
     return [(float(node), float(weight)) for node, weight in zip((nodes + 1) / 2, weights / 2, strict=True)]
 
 
 class Attribution(NamedTuple):
-    """The attributions of target tokens to source tokens, which are those of :class:`~.model.Pair`."""
+    """The attributions of target tokens to source tokens; the tokens are those of :class:`~.model.Pair`."""
 
     number: int
     source: List[str]
     target: List[str]
     values: np.ndarray  # T x S
     attention: Optional[np.ndarray]  # T x S, if the model returns it
-    difference: np.ndarray  # T: the log-probabilities, less those where all source embeddings are 0
+    difference: np.ndarray  # T: the log-probabilities minus those with all source embeddings 0
 
 
 class Scaled(nn.Module):
-    """Stands in for an embedding: what it gives can be scaled row by row, and asked for its gradient."""
+    """Replaces an embedding. Its output can be scaled row by row, and has a gradient."""
 
     def __init__(self, embedding: nn.Module):
         super().__init__()
@@ -62,10 +62,10 @@ class Scaled(nn.Module):
 
 @contextlib.contextmanager
 def source_embeddings(model: Any, path: str) -> Iterator[Scaled]:
-    """The stand-in for the model's source embeddings within the block, where parameters have no gradients.
+    """Replace the model's source embeddings by :class:`Scaled` in the block, where parameters have no gradients.
 
     Raises:
-        UserError: the model's encoder has none, or its decoder gives no logits; ``path`` is for the message.
+        UserError: the encoder has no source embeddings, or the decoder gives no logits; the message names ``path``.
     """
     encoder: Any = getattr(model, "encoder", None)
     original = getattr(encoder, "embed_tokens", None)
@@ -82,7 +82,7 @@ def source_embeddings(model: Any, path: str) -> Iterator[Scaled]:
     for parameter in trained:
         parameter.requires_grad_(False)
     try:
-        with torch.backends.cudnn.flags(enabled=False):  # whose recurrent layers have gradients in training only
+        with torch.backends.cudnn.flags(enabled=False):  # its recurrent layers have gradients in training only
             yield standing_in
     finally:
         encoder.embed_tokens = original
@@ -93,24 +93,24 @@ def source_embeddings(model: Any, path: str) -> Iterator[Scaled]:
 
 
 def log_probabilities(logits: Tensor, target: Tensor) -> Tensor:
-    """Log-probabilities of target tokens ``B x T``, in float32 at least."""
+    """Return log-probabilities of target tokens ``B x T``, in float32 at least."""
     return at_least_float32(logits).log_softmax(-1).gather(-1, target[..., None])[..., 0]
 
 
 def attribute(
     model: Any, embeddings: Scaled, sample: Dict[str, Any], nodes: Nodes, pad: int, limits: BatchOptions
 ) -> Tensor:
-    """Attributions of a batch, ``B x T x S``, 0 where there is padding.
+    """Return the attributions of a batch, ``B x T x S``, 0 at padding.
 
-    Among sources there may be padding only if the model leaves it where it is, as the stock ``lstm`` does not.
+    Sources may have padding only if the model keeps it in its columns, which the stock ``lstm`` does not.
 
-    A pair of a target token and a node is a row of a batch of its own, so that one backward pass serves many. Rows are
-    decoded up to the last token that one of them asks for.
+    Each pair of a target token and a node is one row of a new batch, so that one backward pass serves many pairs. A
+    batch is decoded up to the last target token of its pairs.
     """
     net_input, target = sample["net_input"], sample["target"]
     source = net_input["src_tokens"]
     places, scales = torch.tensor(nodes, dtype=torch.float64, device=source.device).T
-    real = target.ne(pad).T.nonzero().flip(1)  # of each target token, by position: sentence and position
+    real = target.ne(pad).T.nonzero().flip(1)  # sentence and position of each target token, sorted by position
     with torch.no_grad():
         embedded = embeddings.embedding(source)
     values = embedded.new_zeros(*target.shape, source.size(1))
@@ -137,7 +137,7 @@ def _select(net_input: Dict[str, Any], rows: Tensor, last: int) -> Dict[str, Any
 
 
 def attributions(system: System, text: Text, nodes: Nodes, limits: BatchOptions) -> Iterator[Attribution]:
-    """Attributions sentence by sentence, in the order of :func:`~.model.run_batches`.
+    """Yield attributions sentence by sentence, in the order of :func:`~.model.run_batches`.
 
     Raises:
         UserError: the system is an ensemble, or its model has no source embeddings.

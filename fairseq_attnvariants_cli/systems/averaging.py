@@ -19,7 +19,7 @@ from .model import read_checkpoint
 
 Checkpoint = Dict[str, Any]
 
-# options of how a model is trained and computed, not of what it computes; dropouts are others
+# options that change how a model is trained and computed, but not what it computes, besides all dropouts
 HOW = {
     "coverage_penalty", "compile", "compute_dtype", "cuda_graphs", "decoder_embed_path", "decoder_freeze_embed",
     "encoder_embed_path", "encoder_freeze_embed", "gate_bias", "init", "init_std", "kernels", "recompute_steps",
@@ -29,7 +29,7 @@ PATTERNS = {"epochs": r"checkpoint(\d+)\.pt", "updates": r"checkpoint_\d+_(\d+)\
 
 
 def architecture(state: Checkpoint) -> Dict[str, Any]:
-    """Return the model's options except :data:`HOW`; a model without a dataclass has only its name."""
+    """Return the model's options except :data:`HOW` and dropouts; a model without a dataclass has only its name."""
     model = state["cfg"]["model"]
     if isinstance(model, argparse.Namespace):
         return {"arch": getattr(model, "arch", None)}
@@ -38,7 +38,7 @@ def architecture(state: Checkpoint) -> Dict[str, Any]:
 
 
 def difference(first: Checkpoint, second: Checkpoint) -> str:
-    """In what two checkpoints differ that cannot be averaged; empty if in nothing."""
+    """Return a difference for which two checkpoints cannot be averaged, or an empty text if there is none."""
     ours, theirs = architecture(first), architecture(second)
     for name in sorted(ours.keys() | theirs.keys(), key=lambda name: (name != "arch", str(name))):
         if str(ours.get(name)) != str(theirs.get(name)):
@@ -57,14 +57,14 @@ def difference(first: Checkpoint, second: Checkpoint) -> str:
 
 
 def is_number(tensor: Tensor) -> bool:
-    """Whether it has a mean: integers and truth values have none."""
+    """Return whether a tensor can be averaged: integers and truth values cannot."""
     return tensor.is_floating_point() or tensor.is_complex()
 
 
 def mean(states: Sequence[Dict[str, Tensor]]) -> Dict[str, Tensor]:
-    """The mean of each parameter, computed in float64; integers and truth values are taken from the last.
+    """Return the mean of each parameter, computed in float64; integers and truth values are those of the last state.
 
-    What is tied in all of them stays tied.
+    Parameters that are tied in all states stay tied.
     """
     result = dict(states[-1])
     means: Dict[Any, Tensor] = {}
@@ -82,10 +82,10 @@ def mean(states: Sequence[Dict[str, Tensor]]) -> Dict[str, Tensor]:
 
 
 def average(paths: Sequence[str]) -> Checkpoint:
-    """The newest of the checkpoints, with the mean parameters of all and without the optimizer's state.
+    """Return the newest of the checkpoints, with the mean parameters of all and without the optimizer's state.
 
     Raises:
-        UserError: one cannot be read, or they differ in architecture, dictionaries or parameters.
+        UserError: a checkpoint cannot be read, or checkpoints differ in architecture, dictionaries or parameters.
     """
     states = [read_checkpoint(path) for path in tqdm(paths, desc="loading", disable=None)]
     for path, state in zip(paths, states, strict=True):
@@ -101,13 +101,13 @@ def average(paths: Sequence[str]) -> Checkpoint:
     elif len({*map(updates, states)}) < len(states):
         say("some of these have the same number of updates: a copy of another counts twice")
     newest = states[-1]
-    # the scores are those of the newest alone
+    # scores of the newest checkpoint are left out
     extra = {name: value for name, value in newest["extra_state"].items() if name not in ("val_loss", "best")}
     return {**newest, "model": mean([state["model"] for state in states]), "extra_state": extra}
 
 
 def seed(state: Checkpoint) -> Any:
-    """Return the seed of a checkpoint's training; None if it does not say."""
+    """Return the seed of a checkpoint's training, or None if the checkpoint lacks it."""
     return as_dict(state["cfg"].get("common") or {}).get("seed")
 
 
@@ -117,20 +117,20 @@ def updates(state: Checkpoint) -> int:
 
 
 def last(folder: str, count: int, kind: str) -> List[str]:
-    """The paths of the last checkpoints that were saved after epochs, or after numbers of updates.
+    """Return the paths of the last ``count`` checkpoints that were saved after epochs, or after numbers of updates.
 
     Raises:
-        UserError: there are fewer.
+        UserError: there are fewer checkpoints.
     """
     paths = checkpoint_paths(folder, PATTERNS[kind])
     return _first(paths, count, f"{folder} has {len(paths)} checkpoints saved by {kind}")
 
 
 def best(folder: str, count: int) -> List[str]:
-    """The paths of the checkpoints with the best value of the run's ``--best-checkpoint-metric``, the best first.
+    """Return the paths of the ``count`` checkpoints with the best ``--best-checkpoint-metric``, the best first.
 
     Raises:
-        UserError: there are fewer with a value, or their metrics differ.
+        UserError: there are fewer checkpoints with a value, or their metrics differ.
     """
     values: Dict[int, Any] = {}  # by number of updates: checkpoint_best.pt and others are copies
     metrics = set()

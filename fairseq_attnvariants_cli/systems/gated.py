@@ -19,7 +19,7 @@ from ..options import BatchOptions
 from ..text.files import UserError
 from .model import System, Text, run_batches
 
-# messages name these parts of a model, which have gates on a side
+# parts of a model that have gates on a side, for messages
 GIVEN_BY = {
     "source": "gates in the encoder's cells (--arch adaptive_gru or adaptive_both, or a cell that shows its own)",
     "target": "gates in the decoder's cells (--arch adaptive_gru, adaptive_both or context_gate, or a cell that shows "
@@ -28,7 +28,7 @@ GIVEN_BY = {
 
 
 class Gates(NamedTuple):
-    """A module's outputs for each token of a side, called once for every step or for several at once."""
+    """Gates for each token of a side, from the output of a module, which is called for one step or several at once."""
 
     side: str
     names: Sequence[str]
@@ -47,12 +47,12 @@ class Gated(NamedTuple):
 
 
 def weight(gate: Tensor) -> Tensor:
-    """``g`` (Li et al. 2018 eq. 13) or ``z`` (Tu et al. 2017) of one step, ``B x n``."""
+    """Return the gates ``g`` (Li et al. 2018 eq. 13) or ``z`` (Tu et al. 2017) of one step, ``B x n``."""
     return gate[None, :, None]
 
 
 def remainder(decoded: Decoded) -> Tensor:
-    """``||sd_i|| / ||sd_0||`` (Feng et al. 2016 §5)."""
+    """Return ``||sd_i|| / ||sd_0||`` (Feng et al. 2016 §5)."""
     assert decoded.conditions is not None
     lengths = norms(decoded.conditions)  # B x (T+1)
     return (lengths[:, 1:] / lengths[:, :1])[None, ..., None]
@@ -99,10 +99,10 @@ def decoder_gates(decoder: Decoder) -> Iterator[Gates]:
 
 
 def gates_of(system: System) -> List[Gates]:
-    """All that the model has.
+    """Return all gates of the model.
 
     Raises:
-        UserError: there are none, they are not of single tokens, or the system is an ensemble.
+        UserError: the model has no gates, its gates are not of single tokens, or the system is an ensemble.
     """
     model = system.model
     source = [*encoder_gates(model.encoder)]
@@ -120,7 +120,7 @@ def gates_of(system: System) -> List[Gates]:
 
 
 def gate_names(gates: Sequence[Gates]) -> Dict[str, List[str]]:
-    """The gates of each side, as :func:`read_gates` returns them."""
+    """Return the names of the gates of each side, in the order of :func:`read_gates`."""
     names: Dict[str, List[str]] = defaultdict(list)
     for one in gates:
         names[one.side] += one.names
@@ -128,7 +128,7 @@ def gate_names(gates: Sequence[Gates]) -> Dict[str, List[str]]:
 
 
 def read_gates(system: System, gates: Sequence[Gates], text: Text, limits: BatchOptions) -> Iterator[Gated]:
-    """Forced decoding of the targets, in the order of :func:`~.model.run_batches`."""
+    """Yield gates from forced decoding of the targets, in the order of :func:`~.model.run_batches`."""
     caught: List[List[Tensor]] = [[] for _ in gates]  # of a batch, call by call
 
     def catch(one: Gates, calls: List[Tensor]) -> Callable[[nn.Module, Any, Any], None]:

@@ -1,11 +1,11 @@
-"""Loading of models and data for every subcommand, and running one on the other.
+"""Functions for every subcommand that load models and data, and run models on data.
 
-:func:`load` gives a :class:`System`, :func:`read_text` a :class:`Text` that its task can read. :func:`generate` is beam
-search; :func:`force` decodes known targets and returns the models' outputs other than the logits, sentence by sentence,
-and :func:`run_batches` the same before anything is cut out of the batch.
+:func:`load` returns a :class:`System`, and :func:`read_text` a :class:`Text` that its task can read. :func:`generate`
+is beam search. :func:`force` decodes known targets, and yields the models' outputs other than the logits, sentence by
+sentence. :func:`run_batches` yields all outputs, batch by batch.
 
-The sources of a batch are equally long. So there is no padding among them, and what a model returns is in the columns
-of its source even where the model does not keep track of padding, as the stock ``lstm`` does not.
+The sources of a batch are equally long, so they have no padding. A model's outputs are in the columns of the source,
+even if the model does not track padding, such as the stock ``lstm``.
 """
 
 import argparse
@@ -44,10 +44,10 @@ class System(NamedTuple):
 
     @property
     def model(self) -> Any:
-        """The one model, for what an ensemble has no mean of.
+        """The one model, for computations that an ensemble cannot do.
 
         Raises:
-            UserError: there are several.
+            UserError: there are several models.
         """
         if len(self.models) > 1:
             raise UserError(f"{self.path} is an ensemble: give one checkpoint")
@@ -58,8 +58,8 @@ class Sentence(NamedTuple):
     """A sentence, or a pair, as the task reads it and as the files have it."""
 
     item: Dict[str, Any]  # of the task's dataset: id (the number of the line, from 0), source and target, with EOS
-    source_line: str  # empty for binarised data, from which unknown words are gone
-    target_line: str  # empty also where the target is generated
+    source_line: str  # empty for binarised data, which does not keep unknown words
+    target_line: str  # also empty if the target is generated
 
 
 class Text(NamedTuple):
@@ -70,7 +70,7 @@ class Text(NamedTuple):
     collate: Callable[[List[Dict[str, Any]]], Dict[str, Any]]
 
     def select(self, number: int) -> "Text":
-        """The text of one sentence, whose number is from 0.
+        """Return the text of one sentence, by its number from 0.
 
         Raises:
             UserError: there is no such sentence.
@@ -87,7 +87,7 @@ class Text(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """The tokens of a sentence pair; an unknown word is as in the text."""
+    """The tokens of a sentence pair; unknown words are as in the text."""
 
     number: int  # of the sentence, from 0
     source: List[str]  # S tokens, EOS last
@@ -103,7 +103,7 @@ class Batch(NamedTuple):
 
 
 class Forced(NamedTuple):
-    """The models' output for one sentence pair, whose tokens are those of :class:`Pair`."""
+    """The models' output for one sentence pair; the tokens are those of :class:`Pair`."""
 
     number: int
     source: List[str]
@@ -112,12 +112,12 @@ class Forced(NamedTuple):
 
 
 def load(path: Union[str, Sequence[str]], data: str, cpu: bool = False) -> System:
-    """Load a checkpoint, or an ensemble with colons between or as a list, with the task that is stored in it.
+    """Load a checkpoint, or an ensemble (paths with colons between, or a list), with the task that is stored in it.
 
-    fairseq's own loading is used, which loads tensors and plain data only.
+    fairseq's loading is used, which loads only tensors and plain data.
 
     Raises:
-        UserError: a file is missing, not a checkpoint, or does not go with the data.
+        UserError: a file is missing, is not a checkpoint, or does not match the data.
     """
     # these files may have moved since the training, and nothing here needs them
     unneeded = dict.fromkeys(["encoder_embed_path", "decoder_embed_path", "warm_start"])
@@ -141,21 +141,21 @@ def load(path: Union[str, Sequence[str]], data: str, cpu: bool = False) -> Syste
 
 
 def _without_bleu(state: Dict[str, Any]) -> None:
-    """Let the task of a checkpoint, if it has this option, build nothing that validation translates with."""
+    """Turn off ``eval_bleu`` of a checkpoint's task, if it has this option, so that it builds no generator."""
     stored = state["cfg"]["task"] if state.get("cfg") is not None else state["args"]
     if hasattr(stored, "eval_bleu"):
         stored.eval_bleu = False
 
 
 def read_checkpoint(path: str) -> Dict[str, Any]:
-    """The content of a checkpoint without the optimizer's state.
+    """Return the content of a checkpoint without the optimizer's state.
 
     Raises:
-        UserError: the file cannot be read, or is no checkpoint.
+        UserError: the file cannot be read, or is not a checkpoint.
     """
     try:
         state = load_checkpoint(path)
-    except Exception as error:  # of a damaged file: whatever its bytes happen to ask for
+    except Exception as error:  # a damaged file can raise any error
         raise _refusal(path, "", error) from error
     _check(path, state)
     state.pop("last_optimizer_state", None)
@@ -165,8 +165,8 @@ def read_checkpoint(path: str) -> Dict[str, Any]:
 def _refusal(path: str, circumstances: str, error: Exception) -> UserError:
     why = reason(error)
     if isinstance(error, OSError) and why.startswith(f"{path}: "):
-        why, circumstances = why.removeprefix(f"{path}: "), ""  # the data folder has no part in it
-    elif why.startswith((f"{path}: ", f"{path} ")):  # one of this package's
+        why, circumstances = why.removeprefix(f"{path}: "), ""  # the data folder is not the cause
+    elif why.startswith((f"{path}: ", f"{path} ")):  # an error of this package
         return UserError(why)
     too_little = (AttributeError, LookupError, TypeError)
     if isinstance(error, too_little) and not isinstance(error, ConfigurationError):
@@ -177,10 +177,10 @@ def _refusal(path: str, circumstances: str, error: Exception) -> UserError:
 def _check(path: str, state: Dict[str, Any]) -> None:
     """Refuse a checkpoint that lacks what subcommands read, or whose parameters are not finite.
 
-    That it is a checkpoint at all, with tensors by name, :func:`load_checkpoint` has made sure of.
+    :func:`load_checkpoint` has already checked that it is a checkpoint with tensors by name.
 
     Raises:
-        UserError: with what is wrong.
+        UserError: the checkpoint is refused; the message has the reason.
     """
     try:
         fits = all(isinstance(state["cfg"][part], (Mapping, argparse.Namespace)) for part in ("model", "task"))
@@ -195,7 +195,7 @@ def _check(path: str, state: Dict[str, Any]) -> None:
 
 
 def read_files(options: TextOptions, reference: bool) -> Optional[List[Tuple[str, ...]]]:
-    """The lines of ``--source`` and, where it is needed, ``--reference``; None for ``--gen-subset``.
+    """Read the lines of ``--source`` and, if it is needed, ``--reference``; return None for ``--gen-subset``.
 
     Raises:
         UserError: files cannot be read, are empty or have unequal lengths, or the reference is missing.
@@ -212,19 +212,19 @@ def read_files(options: TextOptions, reference: bool) -> Optional[List[Tuple[str
 
 
 def read_text(options: TextOptions, system: System, reference: bool = True) -> Text:
-    """The text that the options name: ``--source`` and, where it is needed, ``--reference``, or ``--gen-subset``.
+    """Read the text that the options name: ``--source`` and, if it is needed, ``--reference``, or ``--gen-subset``.
 
     Raises:
-        UserError: as :func:`read_files`, or the split cannot be loaded.
+        UserError: :func:`read_files` or :func:`make_text` refuses the text.
     """
     return make_text(read_files(options, reference), options, system, reference)
 
 
 def make_text(lines: Optional[List[Tuple[str, ...]]], options: TextOptions, system: System, reference: bool) -> Text:
-    """Return the text of :func:`read_files`, or else ``--gen-subset``, as the system's task has it.
+    """Return the ``lines`` of :func:`read_files`, or else ``--gen-subset``, as a text of the system's task.
 
     Raises:
-        UserError: the split cannot be loaded.
+        UserError: the split cannot be loaded, or the task needs ``--gen-subset``.
     """
     task = system.task
     if lines is None:
@@ -252,7 +252,7 @@ def make_text(lines: Optional[List[Tuple[str, ...]]], options: TextOptions, syst
 
 
 def in_its_units(dictionary, lines: Sequence[str]) -> bool:
-    """Whether a text may be in the subwords of a dictionary: it has their mark, or no unknown word."""
+    """Return whether a text may be in the subwords of a dictionary: it has their mark, or no unknown word."""
     for marked in (re.compile(r"@@(?!\S)"), re.compile(r"(?<!\S)\u2581")):
         if any(map(marked.search, getattr(dictionary, "symbols", ()))) and not any(map(marked.search, lines)):
             return all(word in dictionary for line in lines for word in line.split())
@@ -260,16 +260,16 @@ def in_its_units(dictionary, lines: Sequence[str]) -> bool:
 
 
 def read_subset(name: str, task, reference: bool = True) -> Text:
-    """A split of binarised data.
+    """Load a split of binarised data.
 
     Raises:
-        UserError: it cannot be loaded, or is empty or damaged.
+        UserError: the split cannot be loaded, is empty or damaged, or lacks the ``reference``.
     """
     try:
         task.load_dataset(name)
         dataset = task.dataset(name)
         sentences = [Sentence(dataset[k], "", "") for k in range(len(dataset))]
-    except Exception as error:  # whatever fairseq's readers make of a damaged file
+    except Exception as error:  # fairseq's readers raise any error for a damaged file
         raise UserError(f"split {name!r} cannot be loaded: {reason(error)}") from error
     if not sentences:
         raise UserError(f"split {name!r} is empty")
@@ -296,14 +296,14 @@ def _encode(dictionary, line: str) -> Tensor:
 
 
 def batches(lengths: Sequence[Tuple[int, int]], limits: BatchOptions) -> Iterator[List[int]]:
-    """Positions of ``lengths`` (source, target) in groups with one source length, none larger than the ``limits``.
+    """Yield positions of ``lengths`` (source, target) in groups with one source length, within the ``limits``.
 
-    A sentence that is longer than the limits by itself comes alone.
+    A sentence that is longer than the limits is a group alone.
     """
     order = sorted(range(len(lengths)), key=lambda k: lengths[k])
     for _, group in itertools.groupby(order, key=lambda k: lengths[k][0]):
         batch: List[int] = []
-        for k in group:  # target lengths grow
+        for k in group:  # sorted by target length
             size = len(batch) + 1
             if batch and (size > limits.batch_size or size * max(lengths[k]) > limits.max_tokens):
                 yield batch
@@ -313,10 +313,10 @@ def batches(lengths: Sequence[Tuple[int, int]], limits: BatchOptions) -> Iterato
 
 
 def samples(system: System, text: Text, limits: BatchOptions, doing: str) -> Iterator[Dict[str, Any]]:
-    """Collated batches on the system's device, with a bar on standard error that says what is being done.
+    """Yield collated batches on the system's device, with a progress bar on standard error, labelled ``doing``.
 
     Raises:
-        UserError: a sentence is longer than the model reads.
+        UserError: a sentence is longer than the model can read.
     """
     items = [sentence.item for sentence in text.sentences]
     lengths = [(len(item["source"]), 0 if item.get("target") is None else len(item["target"])) for item in items]
@@ -341,16 +341,16 @@ def decoded(
     line: Optional[int] = None,
     check: Callable[[System], None] = lambda system: None,
 ) -> Iterator[Tuple[System, Text]]:
-    """Each system that the options name, with their text, which is read once: it may be a stream.
+    """Yield each system that the options name, with their text, which is read once, because it may be a stream.
 
     Args:
-        options: of the subcommand.
-        given: whether the targets are those of the text, and not what the system generates.
+        options: the options of the subcommand.
+        given: whether the targets are those of the text, instead of the system's translations.
         line: the number of the one sentence to decode, from 1; None for all.
-        check: what refuses a system before it generates.
+        check: a function that may refuse a system before it translates.
 
     Raises:
-        UserError: as :func:`load` and :func:`read_text`, or there is no such line.
+        UserError: :func:`load` or :func:`read_text` fails, or there is no such line.
     """
     lines = read_files(options, given)
     for path in [options.path] if isinstance(options.path, str) else options.path:
@@ -363,14 +363,14 @@ def decoded(
 
 
 def build_generator(system: System, options: Any, **instead: Any) -> Any:
-    """The task's generator for the search that the options ask for, or with other values ``instead``."""
+    """Build the task's generator with the search options, or with other values ``instead``."""
     asked = {name: getattr(options, name) for name in SEARCH}
     return system.task.build_generator(system.models, argparse.Namespace(**{**asked, **instead}))
 
 
 @torch.no_grad()
 def search(system: System, text: Text, options: Any, **instead: Any) -> List[List[Dict[str, Tensor]]]:
-    """All hypotheses of each sentence, the best first, by beam search through :func:`build_generator`."""
+    """Return all hypotheses of each sentence, the best first, by beam search with :func:`build_generator`."""
     generator = build_generator(system, options, **instead)
     found: Dict[int, List[Dict[str, Tensor]]] = {}
     sources = text.with_targets([None] * len(text.sentences))
@@ -382,15 +382,15 @@ def search(system: System, text: Text, options: Any, **instead: Any) -> List[Lis
 
 
 def generate(system: System, text: Text, options: Any) -> Text:
-    """The sources with the best hypothesis as target."""
+    """Return the sources with their best hypotheses as targets."""
     return text.with_targets([beam[0]["tokens"] for beam in search(system, text, options)])
 
 
 def check_probabilities(system: System, reader: str) -> None:
-    """Refuse models whose weights of attention are no probabilities, for what reads them as such.
+    """Refuse models whose attention weights are not probabilities, for a ``reader`` that needs probabilities.
 
     Raises:
-        UserError: naming the ``reader`` and the normalizer.
+        UserError: there is such a model; the message names the ``reader`` and the normalizer.
     """
     for model in system.models:
         if not adds_up(model):
@@ -402,7 +402,7 @@ def check_probabilities(system: System, reader: str) -> None:
 
 @torch.no_grad()
 def run_batches(system: System, text: Text, limits: BatchOptions) -> Iterator[Batch]:
-    """Forced decoding of the targets; batches come in the order of their sources' lengths."""
+    """Yield batches from forced decoding of the targets, in the order of their sources' lengths."""
     sentences = {sentence.item["id"]: sentence for sentence in text.sentences}
     source, target = system.task.source_dictionary, system.task.target_dictionary
     for sample in samples(system, text, limits, "reading"):
@@ -418,12 +418,13 @@ def run_batches(system: System, text: Text, limits: BatchOptions) -> Iterator[Ba
 def force(
     system: System, text: Text, limits: BatchOptions, needed: Sequence[str] = ("attn",), welcome: Sequence[str] = ()
 ) -> Iterator[Forced]:
-    """Forced decoding of the targets, sentence by sentence, in the order of :func:`run_batches`.
+    """Yield outputs from forced decoding of the targets, sentence by sentence, in the order of :func:`run_batches`.
 
-    ``needed`` and ``welcome`` are keys of the models' outputs other than the logits, tensors ``B x T x ...``.
+    ``needed`` and ``welcome`` are keys of the models' outputs other than the logits, tensors ``B x T x ...``. Only the
+    ``welcome`` ones may be missing.
 
     Raises:
-        UserError: a model does not return what is needed.
+        UserError: a model does not return a needed output.
     """
     for _, outputs, pairs in run_batches(system, text, limits):
         means: Dict[str, np.ndarray] = {}

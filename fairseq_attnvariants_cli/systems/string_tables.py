@@ -1,4 +1,4 @@
-"""Tables of words: which of their columns and symbols are read, and what of them is refused before a training."""
+"""Functions that find the columns and symbols of tables of words, and refuse wrong tables before a training."""
 
 import argparse
 from collections import Counter
@@ -12,14 +12,14 @@ from fairseq_attnvariants.tasks.tsv import DECOMPOSED, Columns, Table, read_sepa
 from ..options import ColumnOptions
 from ..text.files import UserError, refuse
 
-MANY = 2  # characters for each letter, mark and jamo of theirs; if there are more, they are decomposed
+MANY = 2  # characters are decomposed if there are more than this many per letter, mark and jamo
 
 
 def find_columns(cells: Sequence[Sequence[str]], options: ColumnOptions) -> Columns:
-    """The columns that the options name, or else those of the shared tasks.
+    """Return the columns that the options name, or else those of the shared tasks.
 
     Raises:
-        UserError: they cannot be told.
+        UserError: the columns are unclear.
     """
     if len(cells[0]) == 1:
         raise UserError(f"{options.train} has one column: put a tab between source and target")
@@ -39,14 +39,14 @@ def find_columns(cells: Sequence[Sequence[str]], options: ColumnOptions) -> Colu
 
 
 def tagged(cells: Sequence[Sequence[str]]) -> Tuple[int, int]:
-    """The column with the most cells that have a ``;``, and their number; zeros if no cell has one."""
+    """Return the column with the most cells that have a ``;``, and their number; zeros if no cell has one."""
     found = Counter(column for line in cells for column, cell in enumerate(line, start=1) if ";" in cell)
     [most] = found.most_common(1) or [(0, 0)]
     return most
 
 
 def check_columns(path: str, cells: Sequence[Sequence[str]], train: str, width: int, columns: Columns) -> None:
-    """Refuse a table with other columns than those that were found in the training table.
+    """Refuse a table whose columns differ from those found in the training table.
 
     Raises:
         UserError: its features are in another column, or it has more columns.
@@ -66,10 +66,11 @@ def check_columns(path: str, cells: Sequence[Sequence[str]], train: str, width: 
 
 
 def find_separator(table: Table, side: str, given: Optional[str] = None) -> str:
-    """The separator that an option names, or else a space, if most texts have some and about a letter between them.
+    """Return the separator that an option names, or else the one that suits the texts.
 
-    Without spaces, symbols are characters. Where these are many more than their letters, marks and jamo, as Hangul's
-    syllables are and letters with signs of vowels, they are decomposed: a model learns the parts, and then knows all.
+    It is a space if most texts have spaces, with about one letter between them. Otherwise symbols are characters. They
+    are decomposed if there are many more characters than letters, marks and jamo, as with Hangul's syllables and with
+    letters that have vowel signs: a model that learns the parts can read and write all characters.
     """
     if given is not None:
         return read_separator(given, f"--{side}-separator")
@@ -86,10 +87,10 @@ def find_separator(table: Table, side: str, given: Optional[str] = None) -> str:
 
 
 def tests_by_name(paths: Sequence[str]) -> Dict[str, str]:
-    """The paths of the tables to predict, by their names without endings.
+    """Return the paths of the tables to predict, by their file names without suffixes.
 
     Raises:
-        UserError: two have one name, or one has a name that another file gets.
+        UserError: two tables have the same name, or a table has the name of another output file.
     """
     tests = {Path(path).stem: path for path in paths}
     taken = {"train", "valid", *(f"{name}.nbest" for name in tests)}
@@ -105,7 +106,7 @@ def check_strings(tables: Sequence[Table], separators: Sequence[str]) -> None:
     """Refuse tables with strings that have no symbol.
 
     Raises:
-        ConfigurationError: naming the line.
+        ConfigurationError: there is such a string; the message names the line.
     """
     for side, separator in zip(("source", "target"), separators):
         for table in tables:
@@ -115,7 +116,7 @@ def check_strings(tables: Sequence[Table], separators: Sequence[str]) -> None:
 
 
 def length_limits(others: Sequence[str]) -> Dict[str, int]:
-    """The limits on the lengths of both sides, which may be among the options for fairseq-train."""
+    """Return the length limits of both sides, which may be among the options for fairseq-train."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.error = refuse  # type: ignore[method-assign]
     for side in ("source", "target"):
@@ -127,7 +128,7 @@ def check_lengths(table: Table, separators: Sequence[str], limits: Mapping[str, 
     """Refuse a table with strings that are too long for a model, before it is trained.
 
     Raises:
-        ConfigurationError: naming the line.
+        ConfigurationError: there is such a string; the message names the line.
     """
     for number, row in enumerate(table.rows):
         for side, separator in zip(("source", "target"), separators):

@@ -1,6 +1,6 @@
-"""Models of strings: trained on tables of words, and predicting others.
+"""Functions that train models of strings on tables of words, and predict other tables.
 
-Stock fairseq-train and fairseq-generate do the work, in processes of their own, with ``--task string_transduction``.
+Stock fairseq-train and fairseq-generate do the work, in separate processes, with ``--task string_transduction``.
 """
 
 import os
@@ -47,10 +47,10 @@ if TYPE_CHECKING:
 
 CHOSEN = "--best-checkpoint-metric", "accuracy", "--maximize-best-checkpoint-metric"
 BATCH = 16
-PASSES, LEAST_UPDATES = 20, 2000  # over the training words; of small tables more
+PASSES, LEAST_UPDATES = 20, 2000  # epochs, and fewest updates, which are more epochs of a small table
 VALIDATIONS = 40  # in a training
 RATE, LONG_RATE = "4e-3", "3e-3"  # learning rates; the second one with more than the least updates
-FALL = 20  # points of accuracy; what falls deeper has diverged
+FALL = 20  # points of accuracy; a training has diverged if its accuracy falls by more
 # examples/strings/RESULTS.md says how they were chosen
 TRAINING = shlex.split(
     "--criterion label_smoothed_cross_entropy --label-smoothing 0.1 --optimizer adam --clip-norm 1 "
@@ -58,7 +58,7 @@ TRAINING = shlex.split(
     "--batch-size-valid 256 --log-format simple --log-interval 20 "
     "--ignore-unused-valid-subsets"
 )
-MODEL = {  # options that an architecture of fairseq's may lack
+MODEL = {  # options that an architecture of fairseq may lack
     "--init": "uniform",
     "--encoder-embed-dim": "64",
     "--encoder-hidden-size": "128",
@@ -71,26 +71,26 @@ LAST, OPTIONS, ENDED = "checkpoint_last.pt", "options.txt", "finished"  # in a s
 OWN = {"--max-update": "--updates", "--total-num-update": "--updates", "--save-dir": "--output", "--seed": "--seeds"}
 WITHOUT_BEST = "--no-save", "--disable-validation", "--no-best-checkpoints"
 
-PREDICTED = ".tsv", ".nbest.tsv"  # what the tables of predictions are called after the name of theirs
+PREDICTED = ".tsv", ".nbest.tsv"  # suffixes of the tables of predictions, after the name of the predicted table
 
 
 class Job(NamedTuple):
-    """The tables to read, and how to read them."""
+    """The tables to read, how to read them, and the settings of the trainings."""
 
     folder: Path
     data: Path
     columns: Columns
     separators: Tuple[str, str]  # of sources and of targets
-    words: int  # to train on
+    words: int  # number of words to train on
     tests: Dict[str, str]  # the files to be predicted, by their names
     user_dir: str
     updates: int
-    given: str  # the options that a training keeps from its start on
+    given: str  # the options that a continued training must not change
     limits: Dict[str, int]  # of the lengths of both sides
 
 
 def prepare(options: "Options") -> Job:
-    """Read all tables, and put them where fairseq-train finds them; nothing is written if one is refused."""
+    """Read all tables, and copy them into the folder that fairseq-train reads; write nothing if one is refused."""
     if len(options.user_dir or ()) > 1:
         raise UserError("fairseq-train reads one --user-dir: give one, whose __init__.py imports the others")
     cells = {path: read_cells(path) for path in dict.fromkeys([options.train, options.dev, *options.test])}
@@ -107,7 +107,7 @@ def prepare(options: "Options") -> Job:
     )
     check_strings((train, dev), separators)
     limits = length_limits(options.others)
-    skipped = "--skip-invalid-size-inputs-valid-test" in options.others  # as training leaves them out
+    skipped = "--skip-invalid-size-inputs-valid-test" in options.others  # as in training
     for table in (*([] if skipped else [dev]), *predicted):
         check_lengths(table, separators, limits)
     folder = Path(options.output)
@@ -135,12 +135,12 @@ def prepare(options: "Options") -> Job:
 
 
 def check_tables(folder: Path, texts: Mapping[str, str], written: Mapping[str, str]) -> None:
-    """Refuse a folder whose new tables would replace given ones, or whose models were trained on others.
+    """Refuse a folder whose new tables would replace given tables, or whose models were trained on other tables.
 
     ``texts`` has the paths of the given tables by name, and ``written`` the content of their copies.
 
     Raises:
-        UserError: naming the table.
+        UserError: the folder is refused; the message names the table.
     """
     data = folder / "data"
     given = {Path(path).resolve() for path in texts.values()}
@@ -153,7 +153,7 @@ def check_tables(folder: Path, texts: Mapping[str, str], written: Mapping[str, s
     for made in (*(copies[name] for name in other), *predictions):
         if made.resolve() in given:
             raise UserError(f"--output {folder}: its tables would replace {made}: give another folder")
-    # a first training that failed before it began, of which a table may be corrected
+    # a first training failed before it began, so that its tables may be corrected
     failed = any(folder.glob(f"seed*/{OPTIONS}")) and not [*data.glob("dict.*.txt"), *folder.glob("seed*/*.pt")]
     for name in ("train", "valid"):
         if name in other and not failed:
@@ -161,20 +161,20 @@ def check_tables(folder: Path, texts: Mapping[str, str], written: Mapping[str, s
 
 
 def as_read(text: str) -> str:
-    """A table in NFC, as version 1.1.0 copied it."""
+    """Return a table in NFC, as version 1.1.0 copied it."""
     return unicodedata.normalize("NFC", text)
 
 
 def kept_text(path: Path) -> str:
-    """The text of a file of the folder; bytes that are no UTF-8, as of a damaged file, are escapes."""
+    """Return the text of a file in the folder; bytes that are not UTF-8, as in a damaged file, become escapes."""
     return path.read_text(encoding="utf-8", errors="backslashreplace")
 
 
 def check_dictionaries(data: Path, separators: Sequence[str]) -> None:
-    """Refuse other symbols than those of the models that are there.
+    """Refuse separators that differ from those of the existing dictionaries.
 
     Raises:
-        UserError: naming the option.
+        UserError: a separator differs; the message names the option.
     """
     for side, separator in zip(("source", "target"), separators):
         path = data / f"dict.{side}.txt"
@@ -195,10 +195,10 @@ def column_options(columns: Columns) -> List[str]:
 
 
 def check_options(save: Path, given: str) -> None:
-    """Refuse to go on with a training by other options: if it is finished, they would change nothing.
+    """Refuse to continue a training with other options. In a finished training, they would change nothing.
 
     Raises:
-        UserError: with the former options.
+        UserError: the options differ; the message has the former options.
     """
     if not any((save / name).exists() for name in (LAST, ENDED)) or not (save / OPTIONS).is_file():
         return
@@ -209,7 +209,10 @@ def check_options(save: Path, given: str) -> None:
 
 
 def train_seed(job: Job, options: "Options", seed: int) -> str:
-    """Train, or go on with it; returns the path of the checkpoint with the highest accuracy on the development set."""
+    """Start or continue a training; return the path of its checkpoint with the highest accuracy on the development set.
+
+    A finished training is not continued.
+    """
     save, updates = job.folder / f"seed{seed}", job.updates
     best = save / "checkpoint_best.pt"
     if (save / ENDED).exists() and best.exists():  # fairseq-train would forget --patience
@@ -240,7 +243,7 @@ def train_seed(job: Job, options: "Options", seed: int) -> str:
 
 
 def training_command(job: Job, options: "Options", seed: int, save: Path) -> List[str]:
-    """The module of fairseq-train, and its arguments."""
+    """Return the module of fairseq-train, and its arguments."""
     updates = str(job.updates)
     epochs = -(-job.updates * BATCH // job.words)
     interval = str(max(1, epochs // VALIDATIONS))
@@ -260,7 +263,7 @@ def training_command(job: Job, options: "Options", seed: int, save: Path) -> Lis
 
 
 def model_options(arch: str) -> Iterator[str]:
-    """The options of ``MODEL`` that an architecture has; none if fairseq does not know it, which fairseq-train says."""
+    """Yield the options of ``MODEL`` that an architecture has; none for an unknown one, which fairseq-train reports."""
     parser = ArgumentParser(allow_abbrev=False)
     if known := ARCH_MODEL_REGISTRY.get(arch):
         known.add_args(parser)
@@ -271,10 +274,10 @@ def model_options(arch: str) -> Iterator[str]:
 
 
 def start(command: Sequence[str], log: Path, see: Callable[[str], None], mode: str = "w") -> None:
-    """Run a command of fairseq's, whose output goes into a file, opened by ``mode``, and line by line to ``see``.
+    """Run a command of fairseq. Write its output to ``log``, opened by ``mode``, and pass each line to ``see``.
 
     Raises:
-        UserError: it failed, with its last line.
+        UserError: the command failed; the message has its last line.
     """
     line = ""
     with open(log, mode, encoding="utf-8") as kept:
@@ -302,7 +305,7 @@ def start(command: Sequence[str], log: Path, see: Callable[[str], None], mode: s
 
 
 def results(job: Job, options: "Options", name: str, systems: Dict[str, List[str]]) -> Iterator[Sequence[Any]]:
-    """Rows of the table for one test set, whose predictions are written: those of the last system."""
+    """Yield the rows of the table for one test set, and write the predictions of the last system."""
     table = read_table(str(job.data / f"{name}.tsv"), job.columns, with_targets=False)
     scores: List[List[float]] = []
     scored = table.rows[0].target is not None
@@ -328,7 +331,7 @@ def tell(line: str) -> None:
 
 
 def predict(job: Job, options: "Options", name: str, checkpoints: Sequence[str], told: bool = True) -> List[Sentence]:
-    """Return fairseq-generate's predictions for each row of a table; ``told`` says what is unseen in it."""
+    """Return fairseq-generate's predictions for each row of a table; ``told`` reports symbols unseen in training."""
     command = [
         *("fairseq_cli.generate", str(job.data), "--user-dir", job.user_dir, "--task", "string_transduction"),
         *("--path", os.pathsep.join(checkpoints), f"--gen-subset={name}", "--scoring", "exact_match"),
@@ -348,9 +351,9 @@ def predict(job: Job, options: "Options", name: str, checkpoints: Sequence[str],
 def copy_unseen(
     job: Job, options: "Options", checkpoints: Sequence[str], rows: Sequence[Row], found: List[Sentence]
 ) -> List[Sentence]:
-    """The predictions with the source's symbol in place of each ``<unk>``.
+    """Replace each ``<unk>`` in the predictions of a model that copies by the source's symbol.
 
-    A model that copies writes one for a symbol that training has not seen.
+    Such a model writes ``<unk>`` for a symbol that was unseen in training.
     """
     lacking = [k for k, sentence in enumerate(found) if any(UNK in one.text for one in sentence.hypotheses)]
     if not lacking:
@@ -371,9 +374,10 @@ def copy_unseen(
 
 
 def score(job: Job, rows: Sequence[Row], found: Sequence[Sentence], several_answers: bool) -> List[float]:
-    """The number of words, and accuracy, WER and SER of the best predictions.
+    """Return the number of words, and accuracy, WER and SER of the best predictions.
 
-    With several answers, rows of one source are one word, and the target closest to the prediction counts.
+    With several answers, rows with the same source and features are one word, and the target closest to the prediction
+    counts.
     """
     words: Dict[Any, Dict[str, int]] = {}
     for number, (row, sentence) in enumerate(zip(rows, found, strict=True)):
@@ -386,7 +390,7 @@ def score(job: Job, rows: Sequence[Row], found: Sequence[Sentence], several_answ
 
 
 def write_predictions(job: Job, options: "Options", name: str, rows: Sequence[Row], found: Sequence[Sentence]) -> None:
-    """Write the table with the best predictions in its column of targets, and with all of them in another one."""
+    """Write a table with the best predictions as targets, and with ``--nbest`` above 1 another with all predictions."""
     target, table = job.columns.target - 1, read_cells(str(job.data / f"{name}.tsv"))
 
     def filled(cells: Sequence[str], prediction: str) -> str:

@@ -1,4 +1,4 @@
-"""Folders of ``--user-dir``: their import, and the lines in them that a message names."""
+"""Functions that import folders of ``--user-dir``, and name lines of their files in messages."""
 
 import argparse
 import os
@@ -11,14 +11,14 @@ import fairseq_attnvariants
 
 from ..text.files import UserError, reason
 
-ENTRIES = "__init__.py", "models", "tasks"  # what fairseq imports of a folder
+ENTRIES = "__init__.py", "models", "tasks"  # what fairseq imports from a folder
 
 
 def import_user_dirs(folders: Sequence[str]) -> None:
     """Import folders of ``--user-dir``, so that they register their components and architectures.
 
     Raises:
-        UserError: one is not there, or does not import.
+        UserError: a folder is missing, or cannot be imported.
     """
     for folder in folders:
         if os.path.isfile(folder):
@@ -27,7 +27,7 @@ def import_user_dirs(folders: Sequence[str]) -> None:
             raise UserError(f"--user-dir {folder} registers nothing: it has no __init__.py to import")
         try:
             utils.import_user_module(argparse.Namespace(user_dir=folder))
-        except Exception as error:  # whatever is written there
+        except Exception as error:  # a user's code can raise any error
             why = f"{reason(error)}{raised_at(error)}"
             if isinstance(error, FileNotFoundError) and not os.path.exists(folder):
                 why = "there is no such folder"
@@ -35,21 +35,21 @@ def import_user_dirs(folders: Sequence[str]) -> None:
 
 
 def user_dirs() -> List[str]:
-    """The folders of ``--user-dir`` that fairseq has imported, without this package's own."""
+    """Return the folders of ``--user-dir`` that fairseq has imported, except for this package."""
     own = os.path.dirname(fairseq_attnvariants.__file__)
     return sorted(folder for folder in getattr(utils.import_user_module, "memo", ()) if folder != own)
 
 
 def raised_at(error: Exception) -> str:
-    """The last line of an error's traceback that is in a folder of ``--user-dir``, as :func:`in_user_dir` writes it."""
-    if isinstance(error, SyntaxError):  # its message says it
+    """Return the last line of an error's traceback in a folder of ``--user-dir``, formatted by :func:`in_user_dir`."""
+    if isinstance(error, SyntaxError):  # its message names the line
         return ""
     frames = reversed(traceback.extract_tb(error.__traceback__))
     return next(filter(None, (in_user_dir(frame.filename, frame.lineno) for frame in frames)), "")
 
 
 def in_user_dir(path: str, line: Optional[int]) -> str:
-    """Path and line, in parentheses, of a file in a folder of ``--user-dir``; the empty text for any other file."""
+    """Return path and line, in parentheses, of a file in a folder of ``--user-dir``, or no text for any other file."""
     for folder in user_dirs():
         if path.startswith(os.path.join(folder, "")):
             return f" ({os.path.relpath(path, os.path.dirname(folder))}, line {line})"

@@ -1,1 +1,1 @@
-"""Text: the files that the subcommands read and write."""
+"""The text files and folders that the subcommands read and write."""

@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 def parse_links(line: str) -> List[Link]:
-    """A line of word alignments as fairseq, Moses, eflomal and fast_align write them: ``0-0 1-2 2-1``.
+    """Parse a line of word alignments in the format of fairseq, Moses, eflomal and fast_align: ``0-0 1-2 2-1``.
 
     Raises:
-        ValueError: a pair is not two numbers with a hyphen.
+        ValueError: a pair is not two numbers with a hyphen between.
     """
     links = []
     for pair in line.split():
@@ -29,15 +29,15 @@ def parse_links(line: str) -> List[Link]:
 
 
 def format_links(links: Iterable[Link]) -> str:
-    """The inverse of :func:`parse_links`."""
+    """Return links as a line, the inverse of :func:`parse_links`."""
     return " ".join(f"{i}-{j}" for i, j in links)
 
 
 def parse_soft(line: str) -> np.ndarray:
-    """A row of weights for each target word, with spaces between; in it those of the source words, with commas between.
+    """Parse a line of weights: spaces separate the rows of target words, commas the weights of source words.
 
     Returns:
-        ``T x S``, or ``0 x 0`` of an empty line.
+        ``T x S``, or ``0 x 0`` for an empty line.
 
     Raises:
         ValueError: a weight is not a number from 0 to 1, or rows have unequal lengths.
@@ -55,19 +55,22 @@ def parse_soft(line: str) -> np.ndarray:
 
 
 def format_soft(weights: np.ndarray) -> str:
-    """The inverse of :func:`parse_soft`; a sum of rounded weights may be a little above 1, and is written as 1."""
+    """Return weights as a line, the inverse of :func:`parse_soft`.
+
+    A sum of rounded weights may be slightly above 1. It is written as 1.
+    """
     return " ".join(",".join(f"{weight:.6f}" for weight in row) for row in weights.clip(0, 1).tolist())
 
 
 def hard_links(weights: np.ndarray) -> List[Link]:
-    """Each target word with its source word of highest weight, of equal ones the first; none where all weigh 0."""
+    """Link each target word to the source word of highest weight, the first in a tie, unless all weights are 0."""
     if not weights.size:
         return []
     return [(i, j) for j, i in enumerate(weights.argmax(axis=1).tolist()) if weights[j, i] > 0]
 
 
 def parse_lines(path: str, lines: Iterable[str], parse: Callable[[str], T]) -> List[T]:
-    """Each line parsed; a ValueError becomes a :class:`UserError` that names the line."""
+    """Parse each line; a ValueError becomes a :class:`UserError` that names the file and the line."""
     parsed = []
     for number, line in enumerate(lines, start=1):
         try:
@@ -78,7 +81,7 @@ def parse_lines(path: str, lines: Iterable[str], parse: Callable[[str], T]) -> L
 
 
 def check_inside(path: str, links: Sequence[Iterable[Link]], sizes: Iterable[Tuple[int, int]]) -> None:
-    """Refuse links outside sentence pairs of ``sizes`` (source, target); ``path`` is for the message."""
+    """Refuse links outside their sentence pairs, whose ``sizes`` are (source, target); the message names ``path``."""
     for number, (several, (source, target)) in enumerate(zip(links, sizes, strict=True), start=1):
         for i, j in sorted(several):
             if i >= source or j >= target:
@@ -89,7 +92,7 @@ def check_inside(path: str, links: Sequence[Iterable[Link]], sizes: Iterable[Tup
 
 
 def check_lengths(path: str, shapes: Iterable[Tuple[int, ...]], sizes: Iterable[Tuple[int, int]]) -> None:
-    """Refuse weights of other ``shapes`` (source, target) than sentence pairs of ``sizes``.  A pair may have none."""
+    """Refuse weights whose ``shapes`` (source, target) are neither the ``sizes`` of their sentence pairs nor (0, 0)."""
     for number, (own, size) in enumerate(zip(shapes, sizes, strict=True), start=1):
         if own not in (size, (0, 0)):
             raise UserError(
@@ -101,9 +104,9 @@ def check_lengths(path: str, shapes: Iterable[Tuple[int, ...]], sizes: Iterable[
 def read_links(
     path: str, lines: Iterable[str], source: Sequence[Sequence[str]], target: Sequence[Sequence[str]]
 ) -> List[List[Link]]:
-    """The links of each sentence pair from ``lines`` of ``i-j`` pairs, one line for each; ``path`` is for messages.
+    """Parse the links of sentence pairs, one line of ``i-j`` pairs per sentence pair; messages name ``path``.
 
-    A link that is given twice counts once.
+    A repeated link counts once.
 
     Raises:
         UserError: a pair is malformed, or outside its sentences.
@@ -114,7 +117,7 @@ def read_links(
 
 
 def count_links(pairs: Iterable[Tuple[Sequence[str], Sequence[str], Iterable[Link]]]) -> Dict[str, Counter[str]]:
-    """For each source word, how often each target word is linked with it; ``pairs`` are words, words and links."""
+    """Count the links of each source word with each target word; ``pairs`` are source words, target words and links."""
     counts: Dict[str, Counter[str]] = defaultdict(Counter)
     for source, target, links in pairs:
         for i, j in links:
@@ -123,5 +126,5 @@ def count_links(pairs: Iterable[Tuple[Sequence[str], Sequence[str], Iterable[Lin
 
 
 def by_frequency(counts: Mapping[str, int], most: int = 0) -> List[str]:
-    """The ``most`` frequent words, all for 0: the most frequent first, and equally frequent ones by the alphabet."""
+    """Return the ``most`` most frequent words, or all for 0, by falling frequency and then alphabetically."""
     return sorted(counts, key=lambda word: (-counts[word], word))[: most or None]

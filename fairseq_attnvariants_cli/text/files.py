@@ -1,4 +1,4 @@
-"""Files as the subcommands read and write them. Text is UTF-8; a line ends in LF or CR LF."""
+"""Functions that read and write files. Text is UTF-8; a line ends in LF or CR LF."""
 
 import contextlib
 import errno
@@ -16,7 +16,7 @@ _targets: Set[str] = set()  # files that are being written
 _taken: List[TextIO] = []  # standard input, once it is read
 
 
-# control characters, line separators and those that turn the direction of writing: they forge what is shown
+# control characters, line separators and characters that change the direction of writing: they falsify the display
 UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
@@ -30,19 +30,20 @@ def refuse(message: str) -> Any:
 
 
 def visible(text: str) -> str:
-    """The text with escapes instead of characters that a terminal obeys, and that a name or a word has no need of."""
+    """Escape the characters that control a terminal. Names and words do not need them."""
     return UNSEEN.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def say(message: str) -> None:
-    """Print a sentence about what was done, or why not, as one line on standard error."""
+    """Print a message as one line on standard error."""
     print(visible(message.replace("\n", " ")), file=sys.stderr)
 
 
 def reason(error: Exception) -> str:
-    """The first line of an error's message, with the next one where it ends in a colon, or the error's name.
+    """Return the first line of an error's message, or the name of an error without a message.
 
-    An error of the operating system is told by its file and its reason, without its number.
+    The second line is added if the first ends in a colon. An error of the operating system gives its file and its
+    reason, without its number.
     """
     if isinstance(error, OSError) and error.strerror:
         return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
@@ -51,7 +52,7 @@ def reason(error: Exception) -> str:
 
 
 def read_lines(path: str) -> Iterator[str]:
-    """The lines of a file, or of standard input for ``-``, without their ends.
+    """Yield the lines of a file, or of standard input for ``-``, without line endings.
 
     Raises:
         UserError: the file cannot be read, or a line is not UTF-8.
@@ -62,7 +63,7 @@ def read_lines(path: str) -> Iterator[str]:
         with contextlib.nullcontext(sys.stdin.buffer) if path == "-" else open(path, "rb") as stream:
             for number, line in enumerate(stream, start=1):
                 try:
-                    # a byte order mark is no part of the first word
+                    # a byte order mark is not part of the first word
                     yield line.removesuffix(b"\r\n").removesuffix(b"\n").decode("utf-8-sig" if number == 1 else "utf-8")
                 except UnicodeDecodeError as error:
                     raise UserError(f"{path}, line {number}: not UTF-8 ({error.reason}): save it as UTF-8") from error
@@ -71,7 +72,7 @@ def read_lines(path: str) -> Iterator[str]:
 
 
 def _take_input() -> None:
-    """Refuse to read standard input where it is closed, or has been read before."""
+    """Refuse to read standard input if it is closed, or has been read before."""
     if sys.stdin is None:
         raise UserError("standard input cannot be read: it is closed")
     if sys.stdin in _taken:
@@ -80,7 +81,7 @@ def _take_input() -> None:
 
 
 def read_parallel(*paths: str) -> List[Tuple[str, ...]]:
-    """The lines of files that belong together line by line.
+    """Return the lines of parallel files, one tuple per line.
 
     Raises:
         UserError: a file cannot be read, one ends before the others, all are empty, or two are standard input.
@@ -99,9 +100,9 @@ def read_parallel(*paths: str) -> List[Tuple[str, ...]]:
 
 @contextlib.contextmanager
 def write_whole(path: Optional[str] = None, links: bool = True) -> Iterator[TextIO]:
-    """A text stream whose content arrives at ``path`` as UTF-8, whole and only if the block ends without an error.
+    """Yield a text stream whose content is written to ``path``, as UTF-8, only if the block ends without an error.
 
-    Bytes of file names that are no UTF-8 become escapes. See :func:`write_bytes`.
+    Bytes of file names that are not UTF-8 become escapes. See :func:`write_bytes`.
     """
     with write_bytes(path, links) as stream:
         text = io.StringIO()
@@ -110,20 +111,20 @@ def write_whole(path: Optional[str] = None, links: bool = True) -> Iterator[Text
 
 
 def optional(write: Callable[..., ContextManager[T]], path: Optional[str], *more: Any) -> ContextManager[Optional[T]]:
-    """Open a path with ``write``, or give None where there is none."""
+    """Open a path with ``write``, or return a context that gives None if there is no path."""
     return write(path, *more) if path else contextlib.nullcontext()
 
 
 @contextlib.contextmanager
 def write_bytes(path: Optional[str] = None, links: bool = True) -> Iterator[BinaryIO]:
-    """A binary stream whose content arrives at ``path`` whole, once the block ends, or not at all.
+    """Yield a binary stream whose content is written to ``path``, only if the block ends without an error.
 
-    That ``path`` can be written is found out at the start of the block. None and ``-`` mean standard output.
+    The start of the block checks that ``path`` can be written. None and ``-`` mean standard output.
 
     Args:
         path: the file.
-        links: whether a link, a pipe or a device of this name is written to, as where the user has given the name.
-            Without, a file replaces it.
+        links: whether to write to a link, a pipe or a device of this name, as for names that the user gave. Otherwise
+            a file replaces it.
 
     Raises:
         UserError: the file cannot be written.
@@ -157,10 +158,10 @@ def write_bytes(path: Optional[str] = None, links: bool = True) -> Iterator[Bina
 
 @contextlib.contextmanager
 def only_output(target: str, path: str) -> Iterator[None]:
-    """Keep ``target`` for the output in the block, which the user calls ``path``.
+    """Reserve ``target`` for one output while the block runs; the message names ``path``.
 
     Raises:
-        UserError: another output goes there.
+        UserError: another output is written there.
     """
     if target in _targets:
         raise UserError(f"{path} is given for two outputs: name another file for one of them")
@@ -172,9 +173,12 @@ def only_output(target: str, path: str) -> Iterator[None]:
 
 
 def _replaced(target: str, path: str, content: io.BytesIO) -> Iterator[BinaryIO]:
-    """Write to a new file of a name that nobody can foresee, since a link of that name would lead elsewhere."""
+    """Write a new file, and rename it to ``target``.
+
+    Until then its name is random, because a link with a predictable name could redirect the output.
+    """
     folder, name = os.path.split(target)
-    scratch = os.path.join(folder, f"{name[:40]}.{os.urandom(4).hex()}.tmp")  # a long name has no room for more
+    scratch = os.path.join(folder, f"{name[:40]}.{os.urandom(4).hex()}.tmp")  # the length of names is limited
     exists = os.path.isfile(target) and not os.path.islink(target)
     with writing(path):
         if exists and not os.access(target, os.W_OK):
@@ -186,7 +190,7 @@ def _replaced(target: str, path: str, content: io.BytesIO) -> Iterator[BinaryIO]
                 shutil.copymode(target, scratch)
         yield content
         with writing(path):
-            with stream:  # a full disk may refuse only when it is closed
+            with stream:  # on a full disk, only closing may fail
                 stream.write(content.getbuffer())
             os.replace(scratch, target)
     except BaseException:
@@ -199,11 +203,11 @@ def _replaced(target: str, path: str, content: io.BytesIO) -> Iterator[BinaryIO]
 
 @contextlib.contextmanager
 def writing(path: str) -> Iterator[None]:
-    """Turn errors of the system, where ``path`` is written in the block, into the command's.
+    """Turn errors of the operating system in a block that writes ``path`` into :class:`UserError`.
 
     Raises:
-        UserError: it cannot be written.
-        BrokenPipeError: its reader is gone.
+        UserError: ``path`` cannot be written.
+        BrokenPipeError: the reader of a pipe has closed it.
     """
     try:
         yield
@@ -215,11 +219,11 @@ def writing(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def standard_output() -> Iterator[TextIO]:
-    """Standard output, which is flushed at the end of the block; nothing is written to a closed one.
+    """Yield standard output, or the null device if it is closed, and flush it at the end of the block.
 
     Raises:
-        UserError: it cannot be written, such as to a full disk.
-        BrokenPipeError: its reader is gone.
+        UserError: standard output cannot be written, for example on a full disk.
+        BrokenPipeError: the reader has closed it.
     """
     output = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     with writing("standard output"):
@@ -229,6 +233,6 @@ def standard_output() -> Iterator[TextIO]:
             finally:
                 output.flush()
         except OSError:
-            with contextlib.suppress(OSError):  # at its end the interpreter would try once more
+            with contextlib.suppress(OSError):  # else the interpreter would flush again when it exits
                 os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
             raise

@@ -1,4 +1,4 @@
-"""Folders as the subcommands write them: whole, or not at all."""
+"""Functions that write a folder completely, or not at all."""
 
 import contextlib
 import os
@@ -9,10 +9,10 @@ from .files import UserError, writing
 
 
 def check_new(path: str) -> str:
-    """Return the absolute path of a folder to make.
+    """Check that a folder can be made, and return its absolute path.
 
     Raises:
-        UserError: there is something of this name already, or it cannot be made.
+        UserError: the path exists already, or the folder cannot be made.
     """
     target = os.path.abspath(path)
     parent = os.path.dirname(target)
@@ -27,10 +27,10 @@ def check_new(path: str) -> str:
 
 @contextlib.contextmanager
 def new_folder(path: str) -> Iterator[str]:
-    """Make a folder that gets the name ``path`` once the block ends without an error, and is removed otherwise.
+    """Make a folder, rename it to ``path`` if the block ends without an error, and remove it otherwise.
 
     Raises:
-        UserError: as :func:`check_new`, or it cannot be written, such as to a full disk.
+        UserError: :func:`check_new` refuses the path, or it cannot be written, for example on a full disk.
     """
     target = check_new(path)
     with writing(path):

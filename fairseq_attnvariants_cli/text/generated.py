@@ -10,12 +10,12 @@ from .files import UserError
 from .subwords import join_attention, join_tokens, word_numbers
 
 LINE = re.compile(r"([STHPA])-([0-9]{1,12})(?:\t(.*))?", flags=re.DOTALL)
-LONGEST = 10_000  # tokens in a line whose alignment is read
-LAST = 10_000_000  # sentence
+LONGEST = 10_000  # most tokens in a line whose alignment is read
+LAST = 10_000_000  # highest sentence number
 
 
 class Outside(ValueError):
-    """An alignment of other tokens than those that are printed."""
+    """The error of an alignment that does not fit the printed tokens."""
 
 
 class Line(NamedTuple):
@@ -31,7 +31,7 @@ class Hypothesis(NamedTuple):
     place: str  # of its H- line
     score: str
     text: str
-    attention: Optional[np.ndarray]  # T x S without EOS, if there is an A- line about the words of the text
+    attention: Optional[np.ndarray]  # T x S without EOS, if there is an A- line that fits the words of the text
 
 
 class Sentence(NamedTuple):
@@ -44,26 +44,26 @@ class Sentence(NamedTuple):
 
 
 def is_generated(lines: Iterable[str]) -> bool:
-    """Whether there are H- lines."""
+    """Return whether there are H- lines."""
     return any(match and match[1] == "H" for match in map(LINE.fullmatch, lines))
 
 
 def read_generated(lines: Iterable[str], path: str, aligned: bool = False) -> Dict[int, Sentence]:
-    """The sentences by their numbers from 0, which are those of the lines of the source text.
+    """Read the sentences by number. The numbers, from 0, are those of the lines of the source text.
 
-    Other lines are passed over. The lines of a sentence may be anywhere, but hypotheses, and what belongs to them,
-    are in one order. A hypothesis with more scores than words and EOS has no attention: ``--remove-bpe`` has joined its
-    subwords, or it holds a ``<s>``, which is not printed. Where an alignment leaves its sentence, too, it was
-    ``--remove-bpe``, which joins the sources as well, and no hypothesis has any.
+    Other lines are skipped. The lines of a sentence may be anywhere, but its hypotheses, scores and alignments are in
+    the same order. A hypothesis with more scores than words and EOS has no attention: ``--remove-bpe`` has joined its
+    subwords, or it contains a ``<s>``, which fairseq does not print. If an alignment also points outside its sentence,
+    the reason is ``--remove-bpe``, which joins the subwords of sources as well. Then no hypothesis has attention.
 
     Args:
-        lines: of the file.
-        path: its name, for messages.
-        aligned: whether every hypothesis has to have an A- line.
+        lines: the lines of the file.
+        path: the name of the file, for messages.
+        aligned: whether every hypothesis must have an A- line.
 
     Raises:
-        UserError: there are no sentences, one lacks a line or has one twice, an alignment is malformed, or
-            alignments are needed and are of characters.
+        UserError: there are no sentences, a sentence lacks a line or has it twice, an alignment is malformed, or
+            alignments are needed but are of characters.
     """
     found: Dict[int, Dict[str, List[Line]]] = {}
     for number, line in enumerate(lines, start=1):
@@ -92,13 +92,13 @@ def read_generated(lines: Iterable[str], path: str, aligned: bool = False) -> Di
 
 
 def _fits(labels: Dict[str, List[Line]], k: int) -> bool:
-    """Whether a hypothesis has a score for each word, and EOS, if it has any."""
+    """Return whether hypothesis ``k`` has one score per word and one for EOS, or no scores."""
     scores, words = labels["P"], labels["H"][k].text.partition("\t")[2].split()
     return not scores or len(scores[k].text.split()) == len(words) + 1
 
 
 def _of_characters(sentences: Iterable[Dict[str, List[Line]]]) -> bool:
-    """Whether most hypotheses have a score for each character, and EOS, and not for each word."""
+    """Return whether most hypotheses have one score per character, and one for EOS, instead of one per word."""
     spelt = 0
     for labels in sentences:
         for k, (scores, line) in enumerate(zip(labels["P"], labels["H"])):
@@ -109,7 +109,7 @@ def _of_characters(sentences: Iterable[Dict[str, List[Line]]]) -> bool:
 
 
 def _sentence(number: int, labels: Dict[str, List[Line]], aligned: bool, joined: bool = False) -> Sentence:
-    """Return a sentence from its lines; if subwords are ``joined``, without its attention."""
+    """Return a sentence from its lines, without attention if subwords are ``joined``."""
     sources, references, hypotheses, scores, alignments = labels.values()
     count = len(hypotheses)
     if aligned and len(alignments) < count:
@@ -140,7 +140,10 @@ def _sentence(number: int, labels: Dict[str, List[Line]], aligned: bool, joined:
 
 
 def best_in_words(sentence: Sentence, style: Optional[str]) -> Tuple[List[str], List[str], Optional[np.ndarray]]:
-    """The words of a sentence and of its best hypothesis, and the attention between them; ``style`` joins subwords."""
+    """Return the words of a sentence and of its best hypothesis, and the attention between them.
+
+    ``style`` joins subwords.
+    """
     best = sentence.hypotheses[0]
     source, target, attention = sentence.source.split(), best.text.split(), best.attention
     if attention is not None:
@@ -149,11 +152,11 @@ def best_in_words(sentence: Sentence, style: Optional[str]) -> Tuple[List[str], 
 
 
 def parse_attention(text: str, source: int, target: int) -> np.ndarray:
-    """An A- line, hard (``i-j`` pairs) or soft (rows of weights, each side with EOS), as weights ``target x source``.
+    """Parse an A- line into weights ``target x source``: ``i-j`` pairs, or rows of weights with EOS on both sides.
 
     Raises:
-        Outside: it is of other lengths.
-        ValueError: it is malformed.
+        Outside: the line does not fit the two lengths.
+        ValueError: the line is malformed, or a length is above :data:`LONGEST`.
     """
     if max(source, target) > LONGEST:
         raise ValueError(f"{source} and {target} tokens, where alignments of at most {LONGEST} are read")

@@ -1,4 +1,4 @@
-"""The word table: the translation of a source word that the alignments of a text have most often."""
+"""The word table. It maps a source word to the target word that it is aligned with most often in a text."""
 
 from typing import Dict, Iterable, NamedTuple, TextIO
 
@@ -10,8 +10,8 @@ class Entry(NamedTuple):
 
     source: str
     target: str
-    links: int  # how often the two are linked
-    share: float  # of all links of the source word
+    links: int  # number of links between the two words
+    share: float  # links, divided by all links of the source word
 
 
 def write_lexicon(rows: Iterable[Entry], stream: TextIO) -> None:
@@ -20,10 +20,10 @@ def write_lexicon(rows: Iterable[Entry], stream: TextIO) -> None:
 
 
 def read_lexicon(path: str) -> Dict[str, str]:
-    """The target word of each source word; columns after the second may be missing.
+    """Read the target word of each source word; columns after the second may be missing.
 
     Raises:
-        UserError: the file cannot be read, a line has no two words, or a source word comes twice.
+        UserError: the file cannot be read, a line has fewer than two words, or a source word occurs twice.
     """
     lexicon: Dict[str, str] = {}
     for number, line in enumerate(read_lines(path), 1):

@@ -1,26 +1,26 @@
-"""Words joined from subwords, and attention between words."""
+"""Functions that join subwords to words, and attention between subwords to attention between words."""
 
 from typing import List, Optional, Sequence, Tuple
 
 import numpy as np
 
 BOUNDARIES = {"sentencepiece": "\u2581", "wordpiece": "_", "letter": "|", "_EOW": "_EOW"}  # between words
-SPACE = " "  # a symbol like any other where models read characters
+SPACE = " "  # an ordinary symbol of models on characters
 STYLES = ("subword_nmt", "@@ ", *BOUNDARIES)
-IN_FRONT = ("sentencepiece", "wordpiece")  # styles whose boundary begins a word, and does not end one
+IN_FRONT = ("sentencepiece", "wordpiece")  # styles whose boundary begins a word instead of ending it
 
 
 def subword_text(token: str, style: str) -> str:
-    """Return a subword's text, spaces included; the words are those that fairseq's ``--remove-bpe`` prints."""
+    """Return a subword's text with its spaces; the texts join to the words that fairseq's ``--remove-bpe`` prints."""
     if style in BOUNDARIES:
         return token.replace(BOUNDARIES[style], " ")
     return f"{token} ".replace("@@ ", "")
 
 
 def word_numbers(tokens: Sequence[str], style: Optional[str]) -> List[int]:
-    """The number of the word that each token belongs to, from 0; without a style each is a word of its own.
+    """Return the number, from 0, of the word that each token belongs to; without a style each token is a word.
 
-    A boundary without text goes to the word that it begins or ends, at the end of a sentence to the last one.
+    A boundary without text belongs to the word that it begins or ends, and at the end of a sentence to the last word.
     """
     if style is None:
         return list(range(len(tokens)))
@@ -34,35 +34,38 @@ def word_numbers(tokens: Sequence[str], style: Optional[str]) -> List[int]:
 
 
 def join_tokens(tokens: Sequence[str], style: Optional[str]) -> List[str]:
-    """The words that :func:`word_numbers` numbers."""
+    """Return the words that :func:`word_numbers` numbers."""
     if style is None or not tokens:
         return list(tokens)
     return "".join(subword_text(token, style) for token in tokens).split() or [""]
 
 
 def join_sentence(tokens: Sequence[str], style: Optional[str]) -> Tuple[List[str], List[int]]:
-    """:func:`join_tokens` and :func:`word_numbers` of a sentence whose last token, EOS, is a word of its own."""
+    """Return the words and the word numbers of a sentence whose last token, EOS, is a separate word."""
     *inner, eos = tokens
     words = join_tokens(inner, style)
     return [*words, eos], [*word_numbers(inner, style), len(words)]
 
 
 def summed(values: np.ndarray, words: Sequence[int]) -> np.ndarray:
-    """Sum the columns of subwords to columns of words; ``words`` are their numbers."""
+    """Sum the columns of subwords to columns of words; ``words`` are the word numbers of the subwords."""
     sums = np.zeros((max(words, default=-1) + 1, len(values)))
     np.add.at(sums, np.array(words, dtype=int), values.T)
     return sums.T
 
 
 def join_values(values: np.ndarray, words: Sequence[int]) -> np.ndarray:
-    """Average ``k`` values of each subword, ``k x T``, over the subwords of a word; ``words`` are the words' numbers.
+    """Average ``k`` values of each subword, ``k x T``, over the subwords of a word; ``words`` are the word numbers.
 
-    A word without a subword, because it shares its only one with the word before, has zeros.
+    A word that shares its only subword with the word before has zeros.
     """
     return summed(values, words) / np.maximum(np.bincount(words), 1) if words else summed(values, words)
 
 
 def join_attention(weights: np.ndarray, source: Sequence[int], target: Sequence[int]) -> np.ndarray:
-    """Join attention ``T x S`` between subwords to words: the sum over the subwords of a source word, the
-    mean over those of a target word. ``source`` and ``target`` are the word numbers of columns and rows."""
+    """Join attention ``T x S`` between subwords to attention between words.
+
+    Weights are summed over the subwords of a source word, and averaged over the subwords of a target word. ``source``
+    and ``target`` are the word numbers of columns and rows.
+    """
     return join_values(summed(weights, source).T, target).T

@@ -9,12 +9,12 @@ from .files import UserError, read_lines, read_parallel
 
 
 class Aligned(NamedTuple):
-    """A sentence pair."""
+    """A sentence pair with its links and tags."""
 
     source: List[str]
     target: List[str]
     links: List[Link]
-    source_tags: Optional[List[str]]  # one a word, where there is a file of them
+    source_tags: Optional[List[str]]  # one per word, if there is a file of tags
     target_tags: Optional[List[str]]
 
 
@@ -37,10 +37,10 @@ class AlignedOptions:
 
 
 def read_aligned(options: AlignedOptions) -> List[Aligned]:
-    """The sentence pairs that the options name.
+    """Read the sentence pairs that the options name.
 
     Raises:
-        UserError: files cannot be read or do not go together; the message has the line.
+        UserError: files cannot be read or do not match; the message names the line.
     """
     rows = read_parallel(options.source, options.target, options.alignments)
     source, target = ([row[side].split() for row in rows] for side in (0, 1))
@@ -56,7 +56,7 @@ def read_aligned(options: AlignedOptions) -> List[Aligned]:
 
 
 def read_tags(path: str, words: Sequence[Sequence[str]], text: str) -> List[List[str]]:
-    """The tags of each sentence, one a word, with spaces between; ``text`` names where the words are from.
+    """Read the tags of each sentence, one per word, with spaces between; ``text`` is the file of the words.
 
     Raises:
         UserError: the file cannot be read, or there are more or fewer tags than words.
