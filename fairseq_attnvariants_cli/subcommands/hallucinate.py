@@ -52,11 +52,11 @@ def kind(letter: str) -> int:
 
 
 def letters(source: Sequence[str], target: Sequence[str], alphabet: Alphabet) -> List[Tuple[int, int]]:
-    """Return the positions, in both words, of replaceable letters; a long stem keeps its first and last symbols."""
+    """Return the positions, in both words, of replaceable letters; a long stem keeps its first and last letters."""
     places = []
     for i, j, length in stems(source, target):
-        ends = int(length > WHOLE)
-        places += [(i + k, j + k) for k in range(ends, length - ends) if is_letter(source[i + k])]
+        found = [(i + k, j + k) for k in range(length) if is_letter(source[i + k])]
+        places += found[1:-1] if len(found) > WHOLE else found
     return [(i, j) for i, j in places if len(alphabet[kind(source[i])]) > 1]
 
 

@@ -60,6 +60,9 @@ def test_letters_are_replaced_alike_and_in_stems_alone():
     assert {word[0] for word in seen} == {"a", "X", "Y"} and 160 < replaced < 240  # half of 400 letters
     longer = ["".join(hallucinated("abcdefz", "abcdefg", {0: "Xb"}, rng)[0]) for _ in range(100)]
     assert {word[0] + word[5:] for word in longer} == {"afz"} and {word[1] for word in longer} == {"b", "X"}
+    hyphens = ["".join(hallucinated("-a-b-c-d-e-", "-a-b-c-d-e-x", {0: "aX"}, rng)[0]) for _ in range(100)]
+    assert {word[1] for word in hyphens} == {"a", "X"}  # five letters
+    assert {hallucinated("-abcdef-", "-abcdef-x", {0: "aX"}, rng)[0][1] for _ in range(100)} == {"a"}  # six
 
 
 def test_rows_keep_their_features_and_their_order_of_columns(table, capsys):
