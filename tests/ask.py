@@ -1,7 +1,7 @@
 #!/usr/bin/env -S python3 -IS
-"""Be the command by whose name this file is called: ask the server of ``warm.py`` in the same folder.
+"""Run the command that this file is named after, through the server of ``warm.py`` in the same folder.
 
-It starts a thousand times, and imports next to nothing.
+Tests start this script a thousand times, so it imports next to nothing.
 """
 
 import _socket
@@ -11,7 +11,7 @@ import sys
 
 
 def ask():
-    """Returns the exit status."""
+    """Send the command to the server and return its exit status."""
     folder, name = os.path.split(os.path.abspath(sys.argv[0]))
     request = [name, *sys.argv[1:]], os.getcwd(), dict(os.environ)
     streams = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))]
@@ -23,7 +23,7 @@ def ask():
 
 
 def imports(package, name, *arguments):
-    """Whether a command imports the package in a folder, and that before anything else."""
+    """Return whether a command imports the package in this folder."""
     paths = (argument.removeprefix("common.user_dir=") for argument in arguments)
     return name in ("fairseq-attnvariants", "python.script") or any(os.path.abspath(path) == package for path in paths)
 

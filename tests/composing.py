@@ -1,7 +1,7 @@
-"""hydra parses a command line, and puts its configuration together, anew for every command: here it does so once.
+"""Cache how hydra parses command lines and composes configurations, which it does again for every command.
 
-What it makes is the same. Two lines that choose the same of every group, such as optimizer and criterion, differ only
-in what their options override afterwards.
+The results are the same. Two command lines with the same choice in every group, such as optimizer and criterion,
+differ only in the options that they override afterwards.
 """
 
 import copy
@@ -14,8 +14,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 @cache
 def remember():
-    """From here on, in this process and in its forks."""
-    ConfigStore.__deepcopy__ = lambda self, _: self  # who takes a configuration out of this table gets a copy
+    """Use the caches from here on, in this process and in its forks."""
+    ConfigStore.__deepcopy__ = lambda self, _: self  # hydra copies a configuration that it takes out of this table
     remember_parses()
     remember_defaults()
 
@@ -44,7 +44,7 @@ def remember_defaults():
         return made
 
     def compose_config(self, defaults, repo):
-        key = id(defaults)  # which stays in chosen
+        key = id(defaults)  # chosen keeps the object, so its id stays unique
         if key not in composed:
             composed[key] = compose(self, defaults, repo)
         return copy.deepcopy(composed[key])

@@ -1,4 +1,4 @@
-"""Shared pieces: small models of any architecture, dictionaries and padded batches."""
+"""Shared helpers and fixtures: small models of any architecture, dictionaries and padded batches."""
 
 import contextlib
 import gc
@@ -20,10 +20,10 @@ import hypothesis
 import pytest
 import torch
 
-if "TEST_GPU" not in os.environ:  # of test_gpu.py: all others run on a CPU, whatever there is beside it
+if "TEST_GPU" not in os.environ:  # set for test_gpu.py: all other tests run on a CPU
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
-if len(os.fsencode(tempfile.gettempdir())) > 60:  # of sockets, torch's too, whose paths have at most 107 bytes
+if len(os.fsencode(tempfile.gettempdir())) > 60:  # paths of sockets, torch's too, have at most 107 bytes
     os.environ["TMPDIR"] = tempfile.tempdir = "/tmp"
 
 with warnings.catch_warnings():
@@ -41,18 +41,18 @@ LONG = 120  # seconds after which a process is taken to hang
 TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
 
 composing.remember()
-gc.freeze()  # what is imported stays: nothing looks through it again for garbage
+gc.freeze()  # imported objects stay, so the garbage collector may skip them
 
-MARKERS = {"slow", "commands", "docs", "more", "hostile", "exhaustive"}  # `make quick` runs what has none of them
+MARKERS = {"slow", "commands", "docs", "more", "hostile", "exhaustive"}  # `make quick` runs the tests without these
 STARTS = {"corpus.command", "subprocess.Popen", "os.fork", "os.posix_spawn", "os.system"}
-quick = False  # whether the test that runs has none of them
-ASKED = {"lscpu", "fc-list"}  # which numpy and matplotlib start when they are first used
+quick = False  # whether the current test has none of them
+ASKED = {"lscpu", "fc-list"}  # numpy and matplotlib start these when they are first used
 sys.addaudithook(
     lambda event, given: quick and event in STARTS and not ASKED & {*map(str, given[:1])}
     and pytest.fail(f"{event}: mark this test `commands`")
 )  # fmt: skip
 
-# the same examples every time, however slow the machine
+# the same examples every time, and no time limit on slow machines
 hypothesis.settings.register_profile("tests", deadline=None, derandomize=True, database=None, max_examples=50)
 hypothesis.settings.load_profile("tests")
 
@@ -70,7 +70,7 @@ CONVOLUTIONS = dict(encoder_filters="2-1-3-2", encoder_pooling=3, encoder_highwa
 CHARACTERS = dict(encoder_char_hidden_size=4, attention_via_dim=3, attention_dim=9, decoder_out_embed_dim=6)
 SPACE = 5
 
-# what no architecture has, to be held to what is asked of one
+# combinations of parts that no architecture has, for the tests of all architectures
 HEADS = dict(attention_score="multihead", attention_heads=2, attention_dim=6, attention_normalizer="entmax")
 LOCAL = dict(attention_score="bilinear", attention_window="predictive", attention_window_width=2)
 MONOTONE = dict(attention_score="scaled", attention_normalizer="sparsemax", attention_window="monotone")
@@ -89,7 +89,7 @@ class Symbols(Dictionary):
 
 
 def dictionary(words=20, prefix="w", shared=0):
-    """Words of a prefix, the last ones another dictionary's first, where some are shared."""
+    """Return a dictionary of words with a prefix; the last ``shared`` words are ``w0``, ``w1`` and so on."""
     result = Symbols()
     for i in range(words):
         result.add_symbol(f"{prefix}{i}" if i < words - shared else f"w{i - words + shared}")
@@ -97,7 +97,7 @@ def dictionary(words=20, prefix="w", shared=0):
 
 
 class Task:
-    """What models ask of a task."""
+    """A task with the dictionaries that models read."""
 
     def __init__(self, source=None, target=None):
         self.source_dictionary = source or dictionary()
@@ -105,7 +105,7 @@ class Task:
 
 
 def build(name, task=None, seed=0, scale=None, **options):
-    """A small model; ``scale`` multiplies the parameters, so that the small initial values do not hide mistakes."""
+    """Return a small model; ``scale`` draws parameters from -scale to scale, as small initial values hide mistakes."""
     torch.manual_seed(seed)
     name, parts = COMPOSED.get(name, (name, {}))
     cfg = AttentionRNNConfig()
@@ -125,7 +125,7 @@ def build(name, task=None, seed=0, scale=None, **options):
 
 @contextlib.contextmanager
 def outside(folder):
-    """The package in a folder for ``--user-dir``; its parts leave all tables afterwards, fairseq's too."""
+    """Yield the imported package of a folder for ``--user-dir``; restore all tables afterwards, fairseq's too."""
     tables = [table.entries for table in TABLES]
     tables += [models.ARCH_MODEL_REGISTRY, models.ARCH_MODEL_NAME_REGISTRY, models.ARCH_CONFIG_REGISTRY]
     with contextlib.ExitStack() as stack:
@@ -133,13 +133,13 @@ def outside(folder):
             stack.enter_context(mock.patch.dict(table))
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.syspath_prepend(folder.parent)
-        patch.setitem(sys.modules, folder.name, None)  # afterwards as before: another test's, of the same name, or none
+        patch.setitem(sys.modules, folder.name, None)  # restored afterwards: a module of the same name, or none
         del sys.modules[folder.name]
         yield importlib.import_module(folder.name)
 
 
 def batch(lengths=(5, 3, 1), target_lengths=(4, 6, 2), pad=1, eos=2, left=True, seed=1, words=17):
-    """Source tokens padded on one side and previous target tokens padded on the right."""
+    """Return source tokens, padded on one side, their lengths, and previous target tokens, padded on the right."""
     generator = torch.Generator().manual_seed(seed)
     source = torch.full((len(lengths), max(lengths) + 1), pad)
     previous = torch.full((len(lengths), max(target_lengths) + 1), pad)
@@ -156,13 +156,13 @@ def batch(lengths=(5, 3, 1), target_lengths=(4, 6, 2), pad=1, eos=2, left=True, 
 
 @pytest.fixture
 def sample():
-    """What fairseq's search is given of a :func:`batch`."""
+    """The sample of a :func:`batch` that fairseq's search reads."""
     tokens, lengths, _ = batch()
     return {"id": torch.arange(len(tokens)), "net_input": {"src_tokens": tokens, "src_lengths": lengths}}
 
 
 def average(states):
-    """What fairseq's scripts/average_checkpoints.py computes: sums, divided, and floor-divided where not floating."""
+    """Average states as fairseq's scripts/average_checkpoints.py does, with floor division unless a tensor is float."""
     result = {}
     for name, tensor in states[0].items():
         total = tensor.clone()
@@ -173,7 +173,7 @@ def average(states):
 
 
 def stepwise(model, source, lengths, previous, rows):
-    """What a search has of given words, a step at a time: of ``rows`` the outputs, and the last extra."""
+    """Decode given words step by step, as a search does; return the outputs of ``rows``, and the last extra."""
     encoder_out = model.encoder.reorder_encoder_out(model.encoder(source, lengths), rows)
     state, outputs = {}, []
     for step in range(previous.size(1)):
@@ -183,13 +183,13 @@ def stepwise(model, source, lengths, previous, rows):
 
 
 def assert_rounded(found, exact, of_another_source):
-    """That rounding at most tells two outputs apart, which another source would set twice as far apart."""
+    """Assert that two outputs differ by rounding at most: by less than half of what another source changes."""
     assert (found - exact).norm() < 0.5 * (of_another_source - exact).norm()
 
 
 @cache
 def subject(name, options=()):
-    """What ``fairseq-attnvariants check`` builds of an architecture, or of one of :data:`COMPOSED`."""
+    """Return the subject of ``fairseq-attnvariants check`` for an architecture, or for one of :data:`COMPOSED`."""
     name, parts = COMPOSED.get(name, (name, {}))
     given = {**parts, **dict(options)}
     flags = [flag(option) if value is True else f"{flag(option)}={value}" for option, value in given.items()]
@@ -198,18 +198,18 @@ def subject(name, options=()):
 
 
 QUIETENED = [logging.getLogger(name) for name in ("fairseq", "fairseq_attnvariants")]
-# those that somebody handles; without SIGPIPE ignored, a broken connection ends the process and all of its tests
+# signals with a handler; if SIGPIPE is not ignored, a broken connection ends the process and all of its tests
 HANDLED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE)
 SIGNALS = {number: signal.getsignal(number) for number in HANDLED}
 
 
 @pytest.fixture(autouse=True)
 def process():
-    """Begin and end with a process as it was: subcommands, in fixtures too, quiet fairseq and set what signals do."""
+    """Restore loggers and signal handlers, which subcommands change, in fixtures too."""
     for logger in QUIETENED:
         logger.setLevel(logging.NOTSET)
     yield
-    logging.disable(logging.NOTSET)  # which benchmarks set
+    logging.disable(logging.NOTSET)  # benchmarks disable logging
     for logger in QUIETENED:
         logger.setLevel(logging.NOTSET)
     for number, handler in SIGNALS.items():
@@ -230,13 +230,13 @@ class OnCharacters(NamedTuple):
 
 @pytest.fixture(scope="session")
 def warm():
-    """The folder of commands that start at once."""
+    """The folder of commands that start without importing torch."""
     return corpus.warm()
 
 
 @pytest.fixture(scope="session")
 def binarised(tmp_path_factory):
-    """The corpus of reversed sentences, its text beside it."""
+    """The folder of the binarised corpus of reversed sentences; its text is in the folder above."""
     folder = tmp_path_factory.mktemp("corpus")
     corpus.write_corpus(folder)
     return corpus.preprocess(folder)
@@ -244,7 +244,7 @@ def binarised(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def data(binarised):
-    """The same, where a module has none of its own."""
+    """The same corpus; some modules override this fixture."""
     return binarised
 
 
@@ -259,7 +259,7 @@ class Trained(NamedTuple):
 
 @pytest.fixture(scope="session")
 def runs(binarised):
-    """What the subcommands that read a model are tried on."""
+    """The corpus and short runs on it, for the subcommands that read a model."""
     data, folder = binarised, binarised.parent
     common = ["--max-epoch", "2", "--save-interval-updates", "10"]
     corpus.run("fairseq-train", *corpus.train_arguments(data, folder / "rnnsearch", *common))
@@ -284,7 +284,7 @@ def runs(binarised):
 
 @pytest.fixture(scope="session")
 def characters(runs):
-    """Attention via attention, for the subcommands that read it."""
+    """The corpus as characters, and a model with attention via attention on it."""
     task = ["--user-dir", corpus.USER_DIR, "--task", "char_translation"]
     data = corpus.preprocess(runs.text, "characters", *task)
     sizes = ["--encoder-char-hidden-size", "16", "--decoder-out-embed-dim", "16", "--attention-dim", "16"]
@@ -302,7 +302,7 @@ def gated(runs):
 
 
 def pytest_itemcollected(item):
-    """Tests on trained models are marked, whichever of them trains."""
+    """Mark every test that uses trained models or warm commands as ``commands``."""
     if {"binarised", "warm"} & {*item.fixturenames}:
         item.add_marker("commands")
 

@@ -25,7 +25,7 @@ import fairseq_attnvariants
 ROOT = Path(__file__).parent.parent
 USER_DIR = str(Path(fairseq_attnvariants.__file__).parent)
 SCRIPTS = Path(sys.executable).parent
-# memory that is given back is cleared by the kernel when it is asked for again, which takes longer than a small model
+# keep freed memory: the kernel would clear it when it is allocated again, which takes longer than a small model
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
 SOURCES = ["fairseq_attnvariants.pth", "setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"]
 SOURCES += ["fairseq_attnvariants_startup.py", "fairseq_attnvariants_stock.py"]
@@ -33,7 +33,7 @@ PACKAGES = ["fairseq_attnvariants", "fairseq_attnvariants_cli", "hydra_plugins",
 WORDS = ["ant", "bee", "cat", "dog", "elk", "fox", "gnu", "hen", "ibex", "jay"]
 SIZES = ["--encoder-embed-dim", "16", "--encoder-hidden-size", "16"]
 SIZES += ["--decoder-embed-dim", "16", "--decoder-hidden-size", "16"]
-# what untrained models make has no end; in the place of these commands stand such as end soon, whatever the line says
+# translations of untrained models do not end: these scripts replace the commands, and limit lengths or updates
 SHORT_TRANSLATIONS = "--max-len-b 10"
 SHORT = {
     "fairseq-generate": f'exec "$WARM/fairseq-generate" "$@" {SHORT_TRANSLATIONS} --num-workers 0',
@@ -60,7 +60,7 @@ def pipe_of(content):
 
 
 def copy_sources(folder):
-    """Copy what the distributions are built of, because building leaves files in its folder."""
+    """Copy the sources of the distributions, because building leaves files in its folder."""
     folder.mkdir(exist_ok=True)
     for name in SOURCES:
         shutil.copy(ROOT / name, folder)
@@ -70,7 +70,7 @@ def copy_sources(folder):
 
 @cache
 def warm():
-    """A folder of fairseq's commands, and this package's, that start at once."""
+    """Start ``warm.py`` and return its folder of commands, fairseq's and this package's."""
     folder = tempfile.TemporaryDirectory()
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **MALLOC}
     process = subprocess.Popen([sys.executable, Path(__file__).with_name("warm.py"), folder.name], env=environment)
@@ -83,7 +83,7 @@ def warm():
 
 
 def run(command, *arguments, check=True, stdin=None, cwd=None, environment=None):
-    """Run a command as a user would, a :func:`warm` one where there is one; returns the process, its output as text."""
+    """Run a command as a user would, a :func:`warm` one if there is one; return the process, with output as text."""
     folder = warm() if command in COMMANDS else SCRIPTS
     process = subprocess.run(
         [str(folder / command), *map(str, arguments)],
@@ -105,7 +105,7 @@ def run(command, *arguments, check=True, stdin=None, cwd=None, environment=None)
 
 
 def script(path):
-    """Import a script as a module of its own, which may import the scripts next to it."""
+    """Import a script as a separate module, which may import the scripts next to it."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     with pytest.MonkeyPatch.context() as patch:
@@ -115,7 +115,7 @@ def script(path):
 
 
 def write_corpus(folder, train=120):
-    """``{train,valid,test}.{xx,yy}``: sentences of 1 to 6 words and their reversal."""
+    """Write ``{train,valid,test}.{xx,yy}``: sentences of 1 to 6 words and their reversal."""
     rng = random.Random(1)
     for split, count in (("train", train), ("valid", 12), ("test", 12)):
         lines = [" ".join(rng.choices(WORDS, k=rng.randint(1, 6))) for _ in range(count)]
@@ -126,7 +126,7 @@ def write_corpus(folder, train=120):
 
 
 def reversed_links(text):
-    """The gold alignments of a file of sentences with their reversal, a line each."""
+    """Return the gold alignments of a file of sentences with their reversal, one line per sentence."""
     lengths = [len(line.split()) for line in text.read_text().splitlines()]
     return "".join(" ".join(f"{i}-{n - 1 - i}" for i in range(n)) + "\n" for n in lengths)
 
@@ -140,14 +140,14 @@ def preprocess(folder, name="bin", *more):
 
 
 def train_arguments(data, save_dir, *more, arch="rnnsearch"):
-    """The arguments of a short, seeded fairseq-train."""
+    """Return the arguments of a short, seeded fairseq-train."""
     arguments = [data, "--user-dir", USER_DIR, "--arch", arch, *SIZES, "--save-dir", save_dir, "--seed", "5"]
     arguments += ["--optimizer", "adam", "--lr", "0.01", "--clip-norm", "1", "--batch-size", "8", "--cpu"]
     return [*map(str, arguments), "--log-format", "simple", "--num-workers", "0", *map(str, more)]
 
 
 def train_here(*arguments):
-    """``fairseq-train`` in this process, which spares importing torch."""
+    """Run ``fairseq-train`` in this process, without importing torch again."""
     sys.audit("corpus.command")
     composing.remember()
     arguments = options.parse_args_and_arch(options.get_training_parser(), [*map(str, arguments)])
@@ -155,6 +155,6 @@ def train_here(*arguments):
 
 
 def preprocess_here(*arguments):
-    """``fairseq-preprocess`` in this process."""
+    """Run ``fairseq-preprocess`` in this process."""
     sys.audit("corpus.command")
     fairseq_preprocess.main(options.get_preprocessing_parser().parse_args([*map(str, arguments)]))

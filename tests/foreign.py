@@ -1,7 +1,7 @@
 """Models of Nematus and Marian with random weights, and their equations, word by word in numpy's float64.
 
-Written from the papers (Sennrich et al. 2017, Miceli Barone et al. 2017, Junczys-Dowmunt et al. 2018), and from what
-the toolkits call their arrays.  A network is a mapping of its sizes and parts, see :data:`PLAIN`.
+They follow the papers (Sennrich et al. 2017, Miceli Barone et al. 2017, Junczys-Dowmunt et al. 2018), with the names
+of arrays in the toolkits. A network is a mapping of its sizes and parts, see :data:`PLAIN`.
 """
 
 import json
@@ -37,7 +37,7 @@ def s2s(net):
 
 
 def encoder_name(net, level, backward, cell, root, norm=""):
-    """``backward`` is the stack's in Marian, and the direction's in Nematus."""
+    """Return the name of an encoder's array; ``backward`` is the stack's in Marian, the direction's in Nematus."""
     reverse = "_r" * backward
     if not s2s(net):
         drt = f"_drt_{cell}" if cell else ""
@@ -62,7 +62,7 @@ def decoder_name(net, level, cell, root, norm=""):
 
 
 def map_name(net, which, root):
-    """Of the readout's maps prev, lstm and ctx, and of state and output."""
+    """Return the name of an array of the readout's maps prev, lstm and ctx, or of the maps state and output."""
     if which == "output":
         return f"decoder_ff_logit_l2_{root}" if s2s(net) else f"ff_logit_{root}"
     if which == "state":
@@ -76,14 +76,14 @@ def map_name(net, which, root):
 
 
 def embeddings(net):
-    """Names of the source and the target embedding."""
+    """Return the names of the source and the target embedding."""
     if net["one"]:
         return "Wemb", "Wemb"
     return ("encoder_Wemb", "decoder_Wemb") if s2s(net) else ("Wemb", "Wemb_dec")
 
 
 def write(net, words, seed=0):
-    """Random arrays of a network with so many source and target words."""
+    """Return random arrays of a network with these numbers of source and target words."""
     chance, arrays = np.random.default_rng(seed), {}
     marian_file = net["kind"] != "nematus"
 
@@ -167,7 +167,7 @@ def annotation_width(net):
 
 
 def marian_options(net, words):
-    """What Marian keeps of a network with so many source and target words."""
+    """Return the options that Marian stores for a network with these numbers of source and target words."""
     types = {"other": "alternating", "own": "bidirectional", "both": "bi-unidirectional"}
     cell = "gru-nematus" if net["kind"] == "marian-nematus" else "gru"
     return {
@@ -198,14 +198,14 @@ def marian_options(net, words):
 
 
 def nematus_options(net):
-    """What Nematus keeps of a network, in a file of its own."""
+    """Return the options of a network that Nematus stores in a separate file."""
     later = {"embedding_size": M, "rnn_enc_depth": net["enc_depth"], "model_type": "rnn", "softmax_mixture_size": 1}
     early = {"dim_word": M, "enc_depth": net["enc_depth"], "encoder": "gru", "decoder": "gru_cond", "factors": 1}
     return later if net["later"] else {**early, "model_version": 0.2, "use_dropout": True}
 
 
 def save(net, arrays, path):
-    """The files that the toolkit writes; returns the model's."""
+    """Write the files of the toolkit, and return the path of the model."""
     path = f"{path}.npz"
     if net["kind"] == "nematus":
         np.savez(path, **arrays, decoder_c_tt=np.zeros(1, "float32"), uidx=np.int64(7), history_errs=np.zeros(2))
@@ -225,7 +225,7 @@ def sigmoid(x):
 
 
 class Reference:
-    """A network's probabilities, of one sentence."""
+    """The probabilities of a network, for one sentence."""
 
     def __init__(self, net, arrays):
         self.net = net
@@ -242,13 +242,13 @@ class Reference:
         return gain * (x - mean) / np.sqrt(variance + self.epsilon) + bias
 
     def step(self, name, x, h, inside):
-        """A GRU: the reset gate scales the bias of the candidate, too, where it is ``inside``."""
+        """Return the next state of a GRU; if ``inside``, the reset gate scales the bias of the candidate, too."""
         there = name("b") in self.arrays
         b, bx = (self(name("b")), self(name("bx"))) if there else (np.zeros(2 * N), np.zeros(N))
         uh, uxh = h @ self(name("U")), h @ self(name("Ux"))
         wx = np.zeros(2 * N) if x is None else x @ self(name("W"))
         wxx = np.zeros(N) if x is None else x @ self(name("Wx"))
-        if self.net["norm"] == "marian":  # all three together, the bias afterwards
+        if self.net["norm"] == "marian":  # normalises all three together, and adds the bias afterwards
             recurrent = self.normed(np.concatenate([uh, uxh]), self(name("gamma2")))
             uh, uxh = recurrent[: 2 * N], recurrent[2 * N :]
             if x is not None:
@@ -282,7 +282,7 @@ class Reference:
         return total + b
 
     def run(self, level, stack, inputs, backwards):
-        """The states of an encoder layer in the order of the words."""
+        """Return the states of an encoder layer in the order of the words."""
         h, states = np.zeros(N), [None] * len(inputs)
         for j in range(len(inputs))[:: -1 if backwards else 1]:
             for cell in range(self.net["enc_cells"]):
@@ -318,7 +318,7 @@ class Reference:
         return states
 
     def score(self, words, previous):
-        """Logarithms of probabilities of the next words, after each of the previous ones and at the start."""
+        """Return log-probabilities of the next word, at the start and after each of the previous words."""
         net = self.net
         s = self.encode(words)
         h = np.tanh(self.mapped("state", sum(s) / len(s)))

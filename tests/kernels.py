@@ -1,4 +1,4 @@
-"""What a GPU does, on a CPU: its branches of the package, PyTorch's fused cells by their equations, its launches."""
+"""A GPU simulated on a CPU: the package's branches for it, PyTorch's fused cells by their equations, and launches."""
 
 from collections import Counter
 
@@ -17,7 +17,7 @@ READS = {Tensor.__bool__, Tensor.__int__, Tensor.item, Tensor.tolist, torch.equa
 
 
 def gru(inputs, recurrent, previous, *biases):
-    """The state after a step, and what the backward pass reads of it."""
+    """Return the state after a step, and the workspace that the backward pass reads."""
     x, h = inputs.chunk(3, 1), recurrent.chunk(3, 1)
     reset, update = torch.sigmoid(x[0] + h[0]), torch.sigmoid(x[1] + h[1])
     candidate = torch.tanh(x[2] + reset * h[2])
@@ -35,7 +35,7 @@ def gru_backward(grad, workspace, has_bias):
 
 
 def lstm(inputs, recurrent, cell, *biases):
-    """``h`` and ``c`` after a step, and what the backward pass reads of it."""
+    """Return ``h`` and ``c`` after a step, and the workspace that the backward pass reads."""
     i, f, g, o = sum([bias for bias in biases if bias is not None], inputs + recurrent).chunk(4, 1)
     i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
     new = f * cell + i * g
@@ -60,12 +60,12 @@ LIBRARY.impl("_thnn_fused_lstm_cell_backward_impl", lstm_backward, "CPU")
 
 
 def on_gpu(monkeypatch, on=True):
-    """From here on a CPU is taken for a GPU, or no longer."""
+    """Take the CPU for a GPU from here on, or no longer."""
     monkeypatch.setattr(device, "GPU", "cpu" if on else "cuda")
 
 
 class Launches(TorchDispatchMode):
-    """Counts the operators that are no views, by name."""
+    """Count the operators that are no views, by name."""
 
     def __init__(self):
         super().__init__()
@@ -83,7 +83,7 @@ class Launches(TorchDispatchMode):
 
 
 class Waits(TorchFunctionMode):
-    """Counts how often the host would wait for a GPU, if all tensors were there but what ``cpu()`` made of some."""
+    """Count how often the host would wait for a GPU, if it had all tensors except those that ``cpu()`` made."""
 
     def __init__(self):
         super().__init__()

@@ -1,6 +1,6 @@
-"""The papers' equations once more, sentence by sentence and word by word, in plain float64 loops.
+"""The papers' equations again, sentence by sentence and word by word, in plain float64 loops.
 
-Nothing here calls the package's own mathematics: only its parameters are read, by name.
+Nothing here calls the package's mathematics: only its parameters are read, by name.
 """
 
 import math
@@ -11,14 +11,14 @@ from conftest import SPACE
 
 
 class Matrices:
-    """Parameters by name, those below a prefix, in float64."""
+    """Parameters below a prefix, by name, in float64."""
 
     def __init__(self, named, prefix="", joint=False):
         self.named, self.prefix = named, prefix
         self.joint = joint  # whether a GRU's gates are normalised with its candidate
 
     def below(self, name):
-        """Those of a part, or of the model itself if the name is empty."""
+        """Return the parameters of a part, or the same ones if the name is empty."""
         return Matrices(self.named, f"{self.prefix}{name}." if name else self.prefix, self.joint)
 
     def __contains__(self, name):
@@ -31,21 +31,21 @@ class Matrices:
         return self(name + ".weight") @ value + self(name + ".bias")
 
     def linear(self, name, value):
-        """Projected, unless a score leaves it as it is."""
+        """Return a projected value, or the value itself if the model has no such matrix."""
         if name + ".weight" not in self:
             return value
         value = self(name + ".weight") @ value
         return value + self(name + ".bias") if name + ".bias" in self else value
 
     def norm(self, name, values, parts=None):
-        """Parts of a row normalised, if the model has the norm of this name."""
+        """Normalise parts of a row, if the model has the norm of this name."""
         if name + ".weight" not in self:
             return values
         widths, rows = parts or [len(values)], (values, self(name + ".weight"), self(name + ".bias"))
         return torch.cat([normalised(*part) for part in zip(*(row.split(widths) for row in rows))])
 
     def several(self, name):
-        """How many parts there are below a name, numbered from 0."""
+        """Return the number of parts below a name, which are numbered from 0."""
         start = f"{self.prefix}{name}."
         return 1 + max((int(n[len(start) :].split(".")[0]) for n in self.named if n.startswith(start)), default=-1)
 
@@ -97,7 +97,7 @@ def lstm(x, state, w, u, b, norm=plain):
 
 
 def released_adaptive_gru(x, h, w, u, b, norm=plain):
-    """The second step in Li et al.'s released code: no bias is weighed, and 1 - g scales the whole candidate."""
+    """The second step in Li et al.'s released code: no bias is weighted, and 1 - g scales the full candidate."""
     n = h.numel()
     wx, uh, b = (w @ x).split(n), (u @ h).split(n), b.split(n)
     g = torch.sigmoid(wx[3] + uh[3] + b[3])
@@ -111,7 +111,7 @@ STEPS["released_adaptive_gru"] = released_adaptive_gru
 
 
 def cell_norm(p, kind, n):
-    """Of a cell's sums: the gates of a GRU together, its candidate, and g; all four of an LSTM."""
+    """Return the norm of a cell's sums: a GRU's gates together, its candidate, and g; all four of an LSTM."""
     gru = (3,) if p.joint else (2, 1)
     parts = [k * n for k in {"gru": gru, "lstm": (4,)}.get(kind, (2, 1, 1))]
     return lambda side, sums: p.norm(side + "_norm", sums, parts)
@@ -133,7 +133,7 @@ def reading_cell(p, kind, inputs, state):
 
 
 def second(p):
-    """The bias of a cell's recurrent product, if it has one."""
+    """Return a list with the bias of a cell's recurrent product, if it has one."""
     return [p("recurrent.bias")] if "recurrent.bias" in p else []
 
 
@@ -168,7 +168,7 @@ def gated_cell(p, kind, gate, conditional, inputs, h):
 
 
 def recurrence(p, kind, layer, direction=0):
-    """One step of a layer, from an input and a state to a state, and the width of its output."""
+    """Return a layer's step, a function of an input and a state, and the width of its output."""
     p = p.below(f"layers.{layer}")
     cell = p.below(f"cells.{direction}")
     deep = cell.several("cells")
@@ -193,7 +193,7 @@ def recurrence(p, kind, layer, direction=0):
 
 
 def layers(p, kind, inputs, count, bidirectional=0, residuals=0, reads="both", on_layers=False):
-    """The outputs of stacked layers, and the last output of each direction of the top one."""
+    """Return the outputs of stacked layers, and the last output of each direction of the top layer."""
     for layer in range(count):
         runs, last = [], []
         for direction in range(2 if layer < bidirectional else 1):
@@ -215,7 +215,7 @@ def layers(p, kind, inputs, count, bidirectional=0, residuals=0, reads="both", o
 
 
 def convolved(p, cfg, x):
-    """Segments of characters: maxima of filters of width 1, 2, ... with zeros beside the sentence, and highways."""
+    """Segments of characters: maxima of filters of width 1, 2, ... with zeros around the sentence, and highways."""
     found = [[] for _ in x]
     for number, width in enumerate(w for w, many in enumerate(map(int, cfg.encoder_filters.split("-")), 1) if many):
         weight = p(f"convolutions.{number}.weight")  # filters x m x width
@@ -237,7 +237,7 @@ def convolved(p, cfg, x):
 
 
 def shared(cfg, w, tokens):
-    """Each character's even share of its segment's weight, or of its word's."""
+    """Return each character's equal share of the weight of its segment, or of its word."""
     if str(cfg.encoder_type) == "hierarchical":
         segment = [sum(token == SPACE for token in tokens[:j]) for j in range(len(tokens))]
     else:
@@ -246,7 +246,7 @@ def shared(cfg, w, tokens):
 
 
 class Encoded(NamedTuple):
-    """Of one unpadded sentence."""
+    """The encoding of one unpadded sentence."""
 
     embeddings: list
     annotations: list
@@ -259,7 +259,7 @@ class Encoded(NamedTuple):
 
 
 def encode(model, cfg, tokens):
-    """The encoder on one unpadded sentence."""
+    """Encode one unpadded sentence."""
     p = matrices(model).below("encoder")
     x = inputs = p("embed_tokens.weight")[tokens]
     kind, count = str(cfg.encoder_cell), cfg.encoder_layers
@@ -290,7 +290,7 @@ def softmax(energies):
 
 
 def sparse(shares):
-    """Of energies, weights that add up to 1 where a threshold is subtracted from the energies, found by halving."""
+    """Return a normaliser that finds, by bisection, the threshold below energies at which weights add up to 1."""
 
     def normaliser(energies):
         low, high = min(energies) - 2, max(energies)
@@ -313,8 +313,8 @@ NORMALISERS = {
 
 
 class Past:
-    """What attention keeps of the steps before: how many they were, the last context and weights, and by position the
-    sum of all weights and the state of Tu et al.'s neural coverage."""
+    """Attention's memory of earlier steps: their number, the last context and weights, and by position the sum of all
+    weights and the state of Tu et al.'s neural coverage."""
 
     def __init__(self, cfg, source):
         self.steps, self.weights = 0, None
@@ -324,7 +324,7 @@ class Past:
         self.coverage = [torch.zeros(cfg.attention_coverage_dim).double()] * len(source.annotations)
 
     def remember(self, p, paths, s, w, h):
-        """A step's weights, and the state that was there before it."""
+        """Add a step's weights, given the state before it."""
         self.steps += 1
         for j in range(len(s)):
             self.covered[j] = self.covered[j] + w[j]
@@ -335,7 +335,7 @@ class Past:
 
 
 def looked_at(p, cfg, query, length, step, window):
-    """Positions from 0, and by what their weights are multiplied (Luong et al. 2015 eq. 9, 10)."""
+    """Return positions, from 0, and the factors of their weights (Luong et al. 2015 eq. 9, 10)."""
     reach = cfg.attention_window_width
     if window == "none":
         return list(range(length)), [1.0] * length
@@ -351,7 +351,7 @@ def looked_at(p, cfg, query, length, step, window):
 
 
 def remembering_key(p, paths, s, j, past):
-    """An annotation's key, with what histories add to it."""
+    """Return an annotation's key, with the terms of histories."""
     key = p.norm("key_norm", p.linear("key", s[j]))
     if "convolution" in paths:
         before = [1.0 / len(s)] * len(s) if past.weights is None else past.weights
@@ -370,7 +370,7 @@ def remembering_key(p, paths, s, j, past):
 
 
 def scored(p, score, query, key):
-    """One head's energy."""
+    """Return one head's energy."""
     if score == "level":
         return 0.0
     if score.startswith("additive"):
@@ -382,7 +382,7 @@ def scored(p, score, query, key):
 
 
 def attend_to(p, cfg, s, query, past, paths=(), also=0, window="none"):
-    """The context of annotations, and their weights; ``also`` is what else is added to the projected query."""
+    """Return the context of annotations, and their weights; ``also`` is added to the projected query."""
     score = str(cfg.attention_score)
     heads = cfg.attention_heads if score == "multihead" else 1
     asked = p.norm("query_norm", p.linear("query", query)) + also
@@ -414,8 +414,8 @@ def attend_to(p, cfg, s, query, past, paths=(), also=0, window="none"):
 
 
 class Decoder:
-    """The decoder on one sentence, with what a step reads of the one before: the state h, q, sd, and what attention
-    keeps."""
+    """The decoder on one sentence, with what a step reads from the previous one: the state h, q, the condition, and
+    attention's memory."""
 
     def __init__(self, model, cfg, source, features=None):
         self.features, self.feature_weights = features, []
@@ -423,7 +423,7 @@ class Decoder:
         self.n, self.count, self.kind = cfg.decoder_hidden_size, cfg.decoder_layers, str(cfg.decoder_cell)
         self.order, self.paths = str(cfg.decoder_transition), set(cfg.attention_history.split("+"))
         states = [self.initial(f"initial.{k}" if cfg.initial_state_per_layer else "initial") for k in range(self.count)]
-        late = self.order == "late" and not cfg.context_to_layers  # else the layers above read the context
+        late = self.order == "late" and not cfg.context_to_layers  # otherwise the layers above read the context
         self.inside = self.count if late or self.order == "stacked" else 1  # layers that step with attention
         self.states, self.above = states[: self.inside], states[self.inside :]
         self.q = self.initial("initial_query") if "state" in self.paths else None
@@ -431,7 +431,7 @@ class Decoder:
         self.past, self.word_weights = Past(cfg, source), None
 
     def initial(self, name):
-        """Of the mean of annotations, or of the backward direction's last state."""
+        """Return a first state, from the mean of annotations, or from the backward direction's last state."""
         top, start = self.source.top, str(self.cfg.initial_state)
         if start == "zero":
             return torch.zeros(self.n * (2 if self.kind == "lstm" else 1)).double()
@@ -440,7 +440,7 @@ class Decoder:
         return state if start == "linear" else torch.tanh(state)
 
     def step(self, y):
-        """What is read out after the word y."""
+        """Make a step after the word y; return the hidden vector that the readout reads."""
         old, before = torch.cat(self.states), self.top_of(self.states)
         first = {"target": y, **({"previous_context": self.past.context} if self.cfg.input_feed else {})}
         if self.features is not None:
@@ -464,7 +464,7 @@ class Decoder:
         return self.topmost(self.states[0][: self.n] if hidden is None else hidden)
 
     def described(self, query):
-        """The mean of the source's features, by how well each fits a state; zero of none."""
+        """Return the mean of the source's features, weighted by attention, or zero without features."""
         p, weights = self.p.below("transition.features"), []
         query = p.norm("query_norm", p.linear("query", query))
         keys = [p.norm("key_norm", p.affine("key", feature)) for feature in self.features]
@@ -474,7 +474,7 @@ class Decoder:
         return sum((w * feature for w, feature in zip(weights, self.features)), zero), weights
 
     def stack(self, y, first, before):
-        """Layers one above the other that all step before attention, or all after it."""
+        """Make a step of stacked layers, which are all before attention, or all after it."""
         name, context = "before", {}
         if self.order == "stacked":
             self.attend(before, y)
@@ -491,14 +491,14 @@ class Decoder:
         return top
 
     def top_of(self, states):
-        """The output of layers one above the other."""
+        """Return the output of stacked layers."""
         output = states[0][: self.n]
         for k in range(1, len(states)):
             output = states[k][: self.n] + (output if 0 < self.cfg.residuals <= k + 1 else 0)
         return output
 
     def cell(self, name, inputs, state):
-        """One step of a cell of the transition, and of those after it that read only the state."""
+        """Make a step of a cell of the transition, and of the cells after it that read only the state."""
         p, gate, after = self.p.below(f"transition.{name}"), str(self.cfg.context_gate), name.startswith("after")
         deep = p.several("cells")
         first = p.below("cells.0" if deep else "")
@@ -512,11 +512,11 @@ class Decoder:
         return state
 
     def lower(self):
-        """The matrices of attention with histories, the lower of two."""
+        """Return the matrices of the attention that has histories, the lower one of two."""
         return self.p.below("transition.attention" + ("" if self.source.upper is None else ".lower"))
 
     def attend(self, query, y):
-        """Look at the source from a state, or from attention's own."""
+        """Attend to the source with a state as the query, or with attention's separate state."""
         query, cfg, guide = query if self.q is None else self.q, self.cfg, 0
         word = self.p("transition.query_word.weight") @ y if cfg.attention_reads_target else 0
         upper = []
@@ -532,21 +532,21 @@ class Decoder:
         self.past.context, self.past.weights = torch.cat([*upper, context]), weights
 
     def attended(self):
-        """What the cell after attention reads of it."""
+        """Return the inputs of the cell after attention."""
         w, read = self.past.weights, {"context": self.past.context}
         if self.cfg.bridge_target:
             read["attended"] = self.source.embeddings[max(range(len(w)), key=lambda j: w[j])]
         return read
 
     def conditioned(self, y, old, state):
-        """Feng et al. 2016 section 5: the state with what is still to be said."""
+        """Feng et al. 2016 section 5: the state, with the content that is not yet translated."""
         p = self.p.below("transition.condition")
         gate = p.affine("target", y) + p("hidden.weight") @ old + p("context.weight") @ self.past.context
         self.condition = torch.sigmoid(gate) * self.condition
         return state + torch.tanh(p("output.weight") @ self.condition)
 
     def topmost(self, hidden):
-        """The output of the layers above the transition, of its output."""
+        """Return the output of the layers above the transition, from its output."""
         for k in range(len(self.above)):
             step, _ = recurrence(self.p.below("above"), self.kind, k)
             read = torch.cat([hidden, self.past.context]) if self.cfg.context_to_layers else hidden
@@ -563,7 +563,7 @@ class Decoder:
 
 
 def read_out(p, cfg, hidden, y, c):
-    """The features of a step."""
+    """Return the features of a step."""
     if str(cfg.readout) == "state":
         return hidden
     read = {"hidden": hidden, "target": y, "context": c}
@@ -582,7 +582,7 @@ def read_out(p, cfg, hidden, y, c):
 
 
 def copied(p, model, logits, hidden, y, c, source, weights):
-    """See et al. 2017 eq. 8 and 9: the logarithm of what generating and copying give to each word."""
+    """See et al. 2017 eq. 8 and 9: the log-probability of each word, from generating and copying."""
     ours, theirs = model.encoder.dictionary, model.decoder.dictionary
     choice = p.affine("hidden", hidden) + p("target.weight") @ y + p("context.weight") @ c
     generates = float(1 / (1 + torch.exp(-choice)))
@@ -595,7 +595,7 @@ def copied(p, model, logits, hidden, y, c, source, weights):
 
 
 def weighed(p, cfg, read, parts):
-    """Li et al. 2018 section 3.3: the parts, each by how much it matters."""
+    """Li et al. 2018 section 3.3: the sum of the parts, each times its weight."""
     others = {name: p(f"{name}.weight") @ value for name, value in read.items()}
     judged, summed = (others, parts) if cfg.adaptive_output_swapped else (parts, others)
     whole = p.affine("whole", sum(summed.values()))
@@ -605,7 +605,7 @@ def weighed(p, cfg, read, parts):
 
 
 class HardAlignment:
-    """Where a word comes from (Wu, Shapiro and Cotterell 2018; Wu and Cotterell 2019), by the forward algorithm."""
+    """A word's alignment (Wu, Shapiro and Cotterell 2018; Wu and Cotterell 2019), by the forward algorithm."""
 
     def __init__(self, p, cfg, annotations):
         self.p, self.cfg, self.s = p, cfg, annotations
@@ -613,13 +613,13 @@ class HardAlignment:
         self.made = None  # P(y | a_i = j) of all words
 
     def hear(self, word):
-        """Learn the word that was made, of which the next alignment depends."""
+        """Take the word that was written, on which the next alignment depends."""
         if self.made is not None and str(self.cfg.readout) == "hard_monotone":
             joint = [prior * float(made[word]) for prior, made in zip(self.prior, self.made)]
             self.before = [each / sum(joint) for each in joint]
 
     def step(self, hidden, y, weights):
-        """The logarithm of each word's probability, and the prior of each position."""
+        """Return the log-probability of each word, and the prior of each position."""
         readout = self.p.below("network.readout")
         if str(self.cfg.readout) == "hard_attention":
             self.prior = weights
@@ -638,7 +638,7 @@ class HardAlignment:
 
 
 def logits(model, cfg, source, previous):
-    """Logits or logarithms of probabilities, attention and cost terms of one unpadded pair, over target steps."""
+    """Return logits or log-probabilities, attention, upper attention and cost terms of one unpadded pair, by step."""
     p, tags, first = matrices(model).below("decoder"), None, model.encoder.first_feature
     if first is not None:
         tags = [*matrices(model)("encoder.embed_tokens.weight")[source[source >= first]]]

@@ -1,6 +1,6 @@
-"""Captures on a CPU as CUDA does on a GPU; its graphs run again what they would replay.
+"""A substitute of CUDA graphs on a CPU: its graphs run again what real ones would replay.
 
-All that is around them is as on a GPU: aliases, shared memory, copies, and who waits for a backward pass.
+All the rest is as on a GPU: aliases, shared memory, copies, and waits for a backward pass.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import torch
 
 
 class Graph:
-    """Runs again what was launched once."""
+    """A graph that runs its function again."""
 
     replayed = 0
 
@@ -24,7 +24,7 @@ class Graph:
 
 
 class Recorder:
-    """As :class:`fairseq_attnvariants.nn.fast.capture.CudaRecorder`."""
+    """A substitute of :class:`fairseq_attnvariants.nn.fast.capture.CudaRecorder`."""
 
     devices = ()
 
@@ -36,7 +36,7 @@ class Recorder:
 
     @contextlib.contextmanager
     def trial(self):
-        """As on a GPU, what waits for it is an error; threads that prepare batches on the CPU do not."""
+        """Raise an error if this thread waits for the GPU; threads that prepare batches on the CPU may read values."""
         plain, thread = torch.Tensor.item, threading.get_ident()
 
         def item(tensor):

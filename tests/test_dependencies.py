@@ -19,7 +19,7 @@ RANKS = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 
 def imported(path):
-    """The folders and modules of the package that a file imports, by relative imports."""
+    """Yield the folders and modules of the package that a file imports, by relative imports."""
     inside = path.relative_to(PACKAGE).parts
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.level:

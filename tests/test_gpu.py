@@ -1,6 +1,6 @@
-"""On a GPU, where there is one and ``TEST_GPU`` is in the environment, everything is as on a CPU.
+"""Results on a GPU equal those on a CPU; these tests need a GPU, and ``TEST_GPU`` in the environment.
 
-Commands are processes of their own: one forked from another that has seen the GPU could not use it.
+Commands are new processes: a process that is forked from one that has used the GPU could not use it.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ SMOOTHED = "label_smoothed_cross_entropy"
 
 @contextlib.contextmanager
 def no_waiting():
-    """Within, whatever waits for the GPU is an error."""
+    """Make every wait for the GPU an error."""
     before = torch.cuda.get_sync_debug_mode()
     torch.cuda.set_sync_debug_mode("error")
     try:
@@ -44,7 +44,7 @@ def run(command, *arguments):
 
 @pytest.mark.parametrize("name", [*VARIANTS, *COMPOSED])
 def test_outputs_and_gradients_are_those_of_a_cpu(name, monkeypatch):
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # in which cuDNN's layers else round what they read
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # otherwise cuDNN's layers round their inputs to it
     model, found = build(name, scale=0.5).train(), {}
     for device in ("cpu", "cuda"):
         logits, _ = model.to(device)(*(tensor.to(device) for tensor in batch()))
@@ -57,7 +57,7 @@ def test_outputs_and_gradients_are_those_of_a_cpu(name, monkeypatch):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("kind", [cells.GRUCell, cells.LSTMCell])
 def test_fused_cells_are_the_cells(kind, dtype, monkeypatch):
-    """Also under autocast, which leaves the state's type alone."""
+    """Also under autocast, which does not change the state's type."""
     cell = kind({"input": 5}, 6).cuda().to(dtype)
     torch.nn.init.zeros_(cell.inputs["input"].bias)
     read = [torch.randn(3, width, device="cuda", dtype=dtype, requires_grad=True) for width in (cell.state_dim, 5)]
@@ -75,7 +75,7 @@ def test_fused_cells_are_the_cells(kind, dtype, monkeypatch):
 
 @pytest.mark.parametrize("name", ["rnnsearch", "dl4mt", "ava", "adaptive_both"])
 def test_deferred_gradients_within_a_capture(name):
-    """What a graph of a decoder's passes gives at a replay, with gradients deferred, is what the passes give."""
+    """A replayed graph of a decoder's passes, with deferred gradients, gives the results of the passes."""
     model = build(name, scale=0.5).train().cuda()
     source, lengths, previous = (tensor.cuda() for tensor in batch())
     encoded = {n: [v[0].detach()] if v else v for n, v in model.encoder(source, src_lengths=lengths).items()}
@@ -84,7 +84,7 @@ def test_deferred_gradients_within_a_capture(name):
     def passes():
         features, _ = model.decoder(previous, encoder_out=encoded, features_only=True)
         found = torch.autograd.grad(features.square().sum(), parameters, allow_unused=True)
-        return [features.detach(), *found]  # what autograd keeps of the parameters belongs to its stream
+        return [features.detach(), *found]  # autograd's nodes of the parameters belong to its stream
 
     expected, side = passes(), torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -101,13 +101,13 @@ def test_deferred_gradients_within_a_capture(name):
 
 @pytest.mark.filterwarnings("error:RNN module weights")
 def test_all_steps_at_once_read_weights_from_one_piece_of_memory():
-    """Else cuDNN copies them at every call, and warns."""
+    """Otherwise cuDNN copies them at every call, and warns."""
     model = build("gnmt_v2").train().cuda()
     model(*(tensor.cuda() for tensor in batch()))[0].sum().backward()
 
 
 def test_no_tensor_of_all_steps_sources_and_widths_is_kept():
-    """Of twice the steps an update holds little more than twice as much, and no block of energies of each."""
+    """Ten more steps add less than a quarter of the memory of all their energies, source positions by widths."""
     model = build("rnnsearch", scale=0.5, attention_dim=512).train().cuda()
     held = []
     for steps in (10, 20):
@@ -123,7 +123,7 @@ def test_no_tensor_of_all_steps_sources_and_widths_is_kept():
 def test_a_decoder_and_its_gradients_wait_for_nothing(name):
     model = build(name, scale=0.5).train().cuda()
     source, lengths, previous = (tensor.cuda() for tensor in batch())
-    for _ in range(2):  # the first time libraries set themselves up
+    for _ in range(2):  # in the first round, libraries initialise themselves
         encoder_out = model.encoder(source, lengths)
         torch.cuda.synchronize()
         with no_waiting():
@@ -132,7 +132,7 @@ def test_a_decoder_and_its_gradients_wait_for_nothing(name):
 
 
 def same_hypotheses(found, expected, least=1.0):
-    """As many sentences as ``least`` says have the same best hypotheses, with the same scores."""
+    """Assert that a share ``least`` of sentences has the same hypotheses, with the same scores."""
     found, expected = apply_to_sample(lambda tensor: tensor.cpu(), [found, expected])
     same = [
         [one["tokens"].tolist() for one in own] == [one["tokens"].tolist() for one in others]
@@ -147,7 +147,7 @@ def same_hypotheses(found, expected, least=1.0):
 
 
 def searched(models, beam, half=False, **options):
-    """Batches of two shapes in turn, by graphs that replay without waiting, and by fairseq's search."""
+    """Assert that graphs find the hypotheses of fairseq's search, for batches of two shapes in turn."""
     target, batches = Task().target_dictionary, [(5, 3, 1, 9), (2, 8), (9, 2, 4, 4), (8, 1), (3, 3, 3, 9)]
     own, stock = (
         kind(models, target, beam_size=beam, max_len_b=12, **options) for kind in (StaticSearch, SequenceGenerator)
@@ -185,7 +185,7 @@ def test_options_of_search_by_graphs(options, monkeypatch):
 
 
 def test_a_capture_that_fails_leaves_search_to_fairseq(monkeypatch, caplog):
-    """And the process as it was: another model is searched by graphs afterwards."""
+    """Afterwards graphs search another model in the same process."""
     plain = Beams.make_step
 
     def waiting(beams, search):
@@ -207,7 +207,7 @@ def test_a_capture_that_fails_leaves_search_to_fairseq(monkeypatch, caplog):
 
 @pytest.mark.parametrize("name", [*VARIANTS, *COMPOSED])
 def test_replayed_updates_are_those_of_launched_kernels(name):
-    """With the same masks; shapes in turn, one of them added up, and steps of an optimizer between."""
+    """Masks are the same; shapes alternate, gradients are summed, and an optimizer's steps come between."""
     options = dict(scale=0.3, dropout=0.3, decoder_dropout_hidden=0.2)
     replayed, plain = (build(name, cuda_graphs=on, **options).train().cuda() for on in (True, False))
     samples = [[tensor.cuda() for tensor in one] for one in (batch(), batch((2, 6), (3, 1), seed=2))]
@@ -227,7 +227,7 @@ def test_replayed_updates_are_those_of_launched_kernels(name):
 
 
 def test_what_cannot_be_captured_is_launched(caplog, monkeypatch):
-    """What waits for the GPU is found before a capture; a capture that breaks all the same leaves all in order."""
+    """A wait for the GPU is found before a capture; a capture that still fails leaves everything in order."""
     sample = [tensor.cuda() for tensor in batch()]
     for waits in (True, False):
         model = build("dl4mt", scale=0.3, cuda_graphs=True, dropout=0.3).train().cuda()
@@ -239,7 +239,7 @@ def test_what_cannot_be_captured_is_launched(caplog, monkeypatch):
         monkeypatch.setattr(type(normalizer), "normalize", lambda _, energies: normalize(energies))
         if not waits:
             monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", lambda mode: None)
-        for _ in range(4):  # dropout draws, and memory comes and goes
+        for _ in range(4):  # dropout draws, and memory is allocated and freed
             model(*sample)[0].square().mean().backward()
         torch.cuda.empty_cache()
         assert model.decoder.graphs.failed and not model.decoder.graphs.pairs
@@ -248,7 +248,7 @@ def test_what_cannot_be_captured_is_launched(caplog, monkeypatch):
 
 
 def test_graphs_share_memory():
-    """Of eight shapes those of one, and not of each: at most three times what is reserved without graphs."""
+    """Graphs of eight shapes reserve less than three times the memory that is reserved without graphs."""
     reserved = []
     shapes = [batch((length,) * 80, (length,) * 80) for length in range(12, 28, 2)]
     for on in (False, True):
@@ -264,7 +264,7 @@ def test_graphs_share_memory():
         reserved.append(torch.cuda.max_memory_reserved())
         assert not on or len(model.decoder.graphs.pairs) == len(shapes)
         del model
-    assert reserved[1] < 3 * reserved[0]  # of which one is a first run, before a capture
+    assert reserved[1] < 3 * reserved[0]  # one part is the first run, before a capture
 
 
 def train(data, save_dir, arch, *more):
@@ -347,7 +347,7 @@ def test_translations_are_those_of_a_cpu(data, tmp_path):
 
 
 def test_translations_by_graphs_are_those_without(data, tmp_path):
-    """By stock commands: the option overrides what the checkpoint has."""
+    """In stock commands the option overrides that of the checkpoint."""
     train(data, tmp_path, "rnnsearch_star", "--max-epoch", "10")
     common = [
         data,

@@ -1,4 +1,4 @@
-"""``make quick`` stays quick: what it runs starts no command, whether in another process or in this one."""
+"""``make quick`` stays quick: its tests start no command, neither in another process nor in this one."""
 
 import multiprocessing
 import os
@@ -35,12 +35,12 @@ def test_tests_with_the_marker_start_commands():
 
 
 def test_sockets_have_short_names():
-    """Those by which commands are asked for, and by which torch's loaders hand on tensors."""
+    """Sockets pass commands to ``warm.py``, and torch's loaders pass tensors through them."""
     assert len(os.fsencode(tempfile.gettempdir())) <= 60
 
 
 def test_shared_trainings_bring_the_marker(request):
-    """Else a test without it is only found where it comes first."""
+    """Otherwise a test without the marker would only be found if it ran first."""
     trained = [item for item in request.session.items if {"runs", "gated", "characters", "data"} & {*item.fixturenames}]
     assert all(MARKERS & {mark.name for mark in item.iter_markers()} for item in trained)
 
@@ -53,7 +53,7 @@ def test_every_marker_is_declared_and_left_out():
 
 
 def test_a_folder_of_parts_leaves_no_module():
-    """Else another test's folder of the same name is taken for imported."""
+    """Otherwise another test's folder of the same name would seem to be imported."""
     before = sys.modules.get("mine")
     with outside(Path(__file__).with_name("mine")) as package:
         assert sys.modules["mine"] is package is not before

@@ -1,4 +1,4 @@
-"""``--optimizer fused_adam`` makes the updates of fairseq's ``adam``, but for the place of ε."""
+"""``--optimizer fused_adam`` makes the updates of fairseq's ``adam``, except for the position of ε."""
 
 import copy
 
@@ -15,7 +15,7 @@ SETTINGS = dict(lr=[0.01], weight_decay=0.1, adam_betas="(0.8, 0.95)", adam_eps=
 
 
 def updated(kind, config, steps=range(6), state=None, **more):
-    """Parameters after some steps, and the optimizer."""
+    """Return parameters after some steps, and the optimizer."""
     torch.manual_seed(0)
     parameters = [torch.nn.Parameter(torch.randn(shape, dtype=torch.float64)) for shape in ((3, 4), (5,))]
     optimizer = kind(OmegaConf.structured(config(**SETTINGS, **more)), parameters)
@@ -36,7 +36,7 @@ def test_updates_are_those_of_fairseqs_adam():
 
 
 def test_half_precision_may_flatten_the_parameters():
-    """As ``--fp16`` and ``--ddp-backend fully_sharded`` do, by default."""
+    """``--fp16`` and ``--ddp-backend fully_sharded`` do so by default."""
     assert updated(FusedAdam, FusedAdamConfig)[1].supports_flat_params
 
 
@@ -71,7 +71,7 @@ def test_a_training_goes_on_as_if_it_had_not_stopped(data, tmp_path):
 
 
 def test_a_state_is_overridden_as_fairseqs_is():
-    """By ``--optimizer-overrides``."""
+    """``--optimizer-overrides`` overrides it."""
     _, optimizer = updated(FusedAdam, FusedAdamConfig, range(3))
     optimizer.load_state_dict(optimizer.state_dict(), {"weight_decay": 0.5})
     assert [group["weight_decay"] for group in optimizer.optimizer.param_groups] == [0.5]
@@ -79,5 +79,5 @@ def test_a_state_is_overridden_as_fairseqs_is():
 
 @pytest.mark.parametrize("option", ["adam_betas", "adam_eps", "weight_decay"])
 def test_defaults_are_those_of_fairseqs_adam(option):
-    """A training changes kernels, and nothing else."""
+    """A change of the optimizer changes the kernels, and nothing else."""
     assert getattr(FusedAdamConfig(), option) == getattr(FairseqAdamConfig(), option)

@@ -1,4 +1,4 @@
-"""Parts and architectures from outside: they do what those of the package do, or are refused by name."""
+"""Users' parts and architectures do what those of the package do, or are refused by name."""
 
 import argparse
 import inspect
@@ -33,7 +33,7 @@ from fairseq_attnvariants.registry import ConfigurationError, Option, Registry, 
 from fairseq_attnvariants_cli.checks import DEMANDS
 
 MINE = Path(__file__).with_name("mine")
-# what an option, or a part of its name, is set to
+# options of each composition
 COMPOSED = {
     "mine": {},
     "mine_slow": {},
@@ -56,7 +56,7 @@ COMPOSED = {
 
 @pytest.fixture(scope="module", autouse=True)
 def mine():
-    """The parts of ``mine/``, which leave the tables when these tests are done."""
+    """The parts of ``mine/``, which are removed from the tables after these tests."""
     with outside(MINE) as package:
         yield package
 
@@ -73,7 +73,7 @@ def composed(name, **more):
 @pytest.mark.parametrize("demand", ["incremental", "reordering", "leaving", "beam", "padding"])
 @pytest.mark.parametrize("name", COMPOSED)
 def test_contract(name, demand):
-    """By the same code as ``fairseq-attnvariants check``."""
+    """Parts hold the demands of ``fairseq-attnvariants check``, by the same code."""
     found = DEMANDS[demand](subject(base(name), tuple(COMPOSED[name].items())))
     assert found.holds, found
 
@@ -93,7 +93,7 @@ def test_gradients_are_those_of_plain_pytorch(name, monkeypatch):
 
 
 def test_own_options(mine):
-    """Defaults, what an architecture says, and what the user says; all that a model was built with is kept."""
+    """Options have defaults, values of an architecture, or of the user; a model keeps all of its options."""
     for name, given, rate in (("mine", None, 0.5), ("mine_slow", None, 0.9), ("mine", {"decay": {"rate": 0.25}}, 0.25)):
         for as_text in (False, True):
             model = build(name, part_args=json.dumps(given) if as_text and given else given)
@@ -113,7 +113,7 @@ def test_own_options(mine):
     ],
 )
 def test_own_options_are_those_of_the_architecture_where_nothing_else_is_given(given, kept):
-    """One by one, those of its bases too, and of parts that the model has."""
+    """Each option is looked up separately, also in the architecture's bases, and only for parts of the model."""
     found = build("mine_sharp", **given).cfg.part_args
     assert (found and json.loads(found)) == kept
 
@@ -167,7 +167,7 @@ def test_a_window_of_equal_units_is_refused_where_a_subword_has_several_characte
     build("mine", Task(Dictionary(), dictionary()), attention_window="predictive")
 
 
-# letters that look like others, and what Python has a meaning for
+# letters that look like others, and words with a meaning in Python
 NO_NAMES = ["one+two", "", "1st", "a b", "a\n", "dl4m\u0442", "\uff4f\uff4e\uff45", "größer", "__init__", "__main__"]
 TAKEN_NAMES = ["null", "NULL", "true", "No", "off", "y", "nan", "None", "class", "lambda"]
 
@@ -185,7 +185,7 @@ def test_refuses_to_register():
             table.register(name)(part)
     with pytest.raises(ConfigurationError, match="the architecture 'dl4mt' is there already"):
         register_architecture("dl4mt", base="rnnsearch")
-    for _ in range(2):  # nothing of the first try is left
+    for _ in range(2):  # the first try leaves nothing behind
         with pytest.raises(ConfigurationError, match="architecture 'lstm': fairseq has another of this name"):
             register_architecture("lstm", base="rnnsearch")
     with pytest.raises(ConfigurationError, match=r"unknown architecture 'dl4m' \(did you mean dl4mt\?\)"):
@@ -246,7 +246,7 @@ def test_refuses_to_register():
 
 
 def with_rate(hint=inspect.Parameter.empty, default=inspect.Parameter.empty):
-    """A class with a constructor that has the option ``rate``."""
+    """Return the members of a class whose constructor has the option ``rate``."""
 
     def __init__(self, widths, *, rate):
         pass
@@ -257,7 +257,7 @@ def with_rate(hint=inspect.Parameter.empty, default=inspect.Parameter.empty):
 
 
 def test_options_are_read_off_constructors():
-    """Of the class and of those that it hands the rest on to, with help, type and bound."""
+    """Options come from the class and the bases that it passes the rest to, with help, type and bound."""
 
     class Faster(HISTORIES["decay"]):
         """Another.
@@ -305,7 +305,7 @@ def test_a_notebook_cell_that_is_run_again_replaces_what_it_registered(monkeypat
 
 @pytest.mark.parametrize("former", ["options", "flags"])
 def test_options_in_the_form_of_030_are_refused(former):
-    """They would change nothing."""
+    """They would have no effect."""
     old = type("Old", (histories.CoverageHistory,), {former: {"rate": 0.5}})
     with pytest.raises(ConfigurationError, match=f"history 'old': a class with '{former}' .*: write keyword-only"):
         histories.register_history("old")(old)
@@ -357,7 +357,7 @@ def test_a_method_that_its_class_calls_or_has_beside_the_other_does_not_warn(mon
 
 
 def test_a_parameter_that_no_option_sets_warns(monkeypatch):
-    """It would always have its default."""
+    """The parameter would always have its default."""
     monkeypatch.setattr(HISTORIES, "entries", dict(HISTORIES.entries))
 
     class Slow(histories.CoverageHistory):
@@ -381,7 +381,7 @@ def test_a_parameter_that_others_give_does_not_warn(monkeypatch, recwarn):
 
 
 def test_a_name_is_known_by_every_table_that_shows_it():
-    """An architecture of a user's is filled like the package's own, and help names its parts."""
+    """A user's architecture is filled as the package's are, and help names its parts."""
     assert settings("mine")["attention_score"] == "cosine" and settings("mine")["readout"] == "tanh"
     cfg = AttentionRNNConfig()
     fill(cfg, "mine_slow")
@@ -396,7 +396,7 @@ def test_a_name_is_known_by_every_table_that_shows_it():
 @pytest.mark.commands
 @pytest.mark.parametrize("given", [["--arch", "mine", "--help"], ["-h", "--arch=mine"], ["--help"]])
 def test_help_has_the_options_of_models(given):
-    """With the names and the options of parts from outside, wherever ``--help`` stands and whether there is data."""
+    """Help has the names and options of users' parts, for any position of ``--help`` and without data."""
     shown = run("fairseq-train", "data", "--user-dir", MINE, *given, environment={"COLUMNS": "2000"})
     options = shown.stdout.partition("\nModel-specific configuration:\n")[2]
     assert re.search(r"^  --attention-score .*\n.*multihead, level, cosine$", options, re.MULTILINE)
@@ -480,7 +480,7 @@ def test_commands_from_outside(trained, tmp_path):
     refused = run("fairseq-attnvariants", "align", *common, "--user-dir", tmp_path / "absent", check=False)
     assert refused.returncode == 2 and "there is no such folder" in refused.stderr
     state = torch.load(path, weights_only=True)
-    state["cfg"]["model"]["_name"] = "rnnsearch"  # an architecture that is there, with a part that is not
+    state["cfg"]["model"]["_name"] = "rnnsearch"  # an architecture that exists, with a part that does not
     torch.save(state, tmp_path / "part.pt")
     refused = run("fairseq-attnvariants", "align", data, "--path", tmp_path / "part.pt", "--cpu", check=False)
     assert refused.returncode == 2 and "'decay'" in refused.stderr and "damaged" not in refused.stderr
@@ -498,7 +498,7 @@ def test_two_parts_of_one_name_cannot_have_options(monkeypatch):
 
 
 def test_help_of_a_part_may_have_a_percent_sign(monkeypatch):
-    """argparse would read it as its own, and fairseq-train --help end in a traceback."""
+    """Otherwise argparse would read it as a format, and fairseq-train --help would end in a traceback."""
 
     class Half(HISTORIES["decay"]):
         """Another.

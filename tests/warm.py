@@ -1,7 +1,7 @@
 """Commands that start at once: a process that has imported torch and fairseq, and read command lines, forks for each.
 
-``python warm.py FOLDER`` fills the folder with commands, which are ``ask.py``, and serves them: one process those that
-import this package, another one all others.
+``python warm.py FOLDER`` fills the folder with commands, which are links to ``ask.py``, and serves them: one process
+serves those that import this package, and another process serves all others.
 """
 
 import argparse
@@ -31,7 +31,7 @@ COMMANDS = {
     "subword-nmt": "subword_nmt.subword_nmt:main",
     "python.script": "__main__:script",
 }
-# the interpreter, for commands that start others: with a module of fairseq's it is one of those above
+# the interpreter, for commands that start others: with a module of fairseq it is one of the commands above
 PYTHON = r"""#!/bin/sh
 case "$1 $2" in
   "-m fairseq_cli."*) name=${{2#fairseq_cli.}}; shift 2; exec "${{0%/*}}/fairseq-$name" "$@" ;;
@@ -39,7 +39,7 @@ esac
 exec {executable} "$@"
 """
 MOST = 1 << 20  # bytes of a request
-# what most trainings choose, for hydra
+# options of most trainings, for hydra
 SMOOTHED = "--criterion label_smoothed_cross_entropy"
 LINES = {
     "stock": ["--arch lstm"],
@@ -78,7 +78,7 @@ def serve(folder):
     with open(python, "w", opener=lambda path, flags: os.open(path, flags, 0o700)) as script:
         script.write(PYTHON.format(executable=shlex.quote(sys.executable)))
     sys.executable = python
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks for the forks' statuses here
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nothing reads the statuses of forks here
     started_by, first = os.getppid(), os.getpid()
     if os.fork():
         accept(folder, "stock", started_by)
@@ -87,7 +87,7 @@ def serve(folder):
         utils.import_user_module(argparse.Namespace(user_dir=package))
         accept(folder, "plugin", first)
     except BaseException:
-        os.kill(first, signal.SIGTERM)  # who waits for both is told
+        os.kill(first, signal.SIGTERM)  # so that a process that waits for both ends its wait
         raise
 
 
@@ -99,7 +99,7 @@ def script():
 
 
 def read_lines(kind):
-    """hydra is slow when it reads a line for the first time."""
+    """Parse command lines, because hydra is slow at the first ones."""
     from fairseq import options
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
@@ -112,10 +112,10 @@ def read_lines(kind):
 
 
 def accept(folder, kind, parent):
-    """Fork for each request, as long as the process lives that started this one."""
+    """Fork for each request, as long as the parent process lives."""
     read_lines(kind)
     for finalizer in weakref.finalize._registry:
-        finalizer.atexit = False  # torch takes its libraries apart, at the end of every fork
+        finalizer.atexit = False  # otherwise torch unloads its libraries at the end of every fork
     gc.collect()
     gc.freeze()
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
@@ -137,7 +137,7 @@ def accept(folder, kind, parent):
 
 
 def run(request, streams):
-    """Run a command; returns its exit status."""
+    """Run a command; return its exit status."""
     arguments, folder, environment = ast.literal_eval(request.decode())
     for number, (name, stream) in enumerate(zip(("stdin", "stdout", "stderr"), streams)):
         os.dup2(stream, number)
@@ -150,7 +150,7 @@ def run(request, streams):
     sys.argv = arguments
     logging.root.handlers.clear()
     for name in [name for name in sys.modules if name.startswith("fairseq_cli")]:
-        del sys.modules[name]  # whose import says where the log goes
+        del sys.modules[name]  # their import decides where the log goes
     module, _, function = COMMANDS[sys.argv[0]].partition(":")
     try:
         sys.exit(getattr(__import__(module, fromlist=[function]), function)())
@@ -162,7 +162,7 @@ def run(request, streams):
     except BaseException:
         sys.excepthook(*sys.exc_info())
         status = 1
-    # the end of an interpreter without taking it apart: processes that load data or sweep have the streams, too
+    # end the interpreter without clearing it: processes that load data or sweep have the streams, too
     threading._shutdown()
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

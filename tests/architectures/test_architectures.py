@@ -1,4 +1,4 @@
-"""What fairseq's own tests ask of an architecture, of every row of the table: train, resume, translate, average."""
+"""Every architecture trains, resumes, translates and works in ensembles, as fairseq's tests check their models."""
 
 from functools import cache
 
@@ -25,7 +25,7 @@ OPTIMIZERS = {
     "nag": "nag --lr 0.25 --lr-scheduler fixed --lr-shrink 0.5 --force-anneal 2",
     "sgd": "sgd --lr 0.5 --momentum 0.9 --lr-scheduler reduce_lr_on_plateau",
 }
-# every optimizer, each with another family; the demand "resumed" of check is asked of every architecture
+# every optimizer, each with another family; check's demand "resumed" covers every architecture
 FAMILIES = ["rnnsearch", "conddec_rnnatt", "coverage_gru", "adaptive_both", "bridge_direct", "gnmt", "ava", "char2char"]
 
 
@@ -34,7 +34,7 @@ def on_characters(arch):
 
 
 def train(arch, data, folder, *options):
-    """fairseq-train of a small model; dropout is left on."""
+    """Train a small model by ``fairseq-train``, with dropout."""
     sizes = [f"--{side}-{width}={8}" for side in ("encoder", "decoder") for width in ("embed-dim", "hidden-size")]
     sizes += ["--encoder-filters=3-2-4", "--encoder-pooling=2", "--encoder-highway-layers=1"]
     if on_characters(arch):
@@ -59,7 +59,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained(data, tmp_path_factory):
-    """Two checkpoints of an architecture: of the end of a training, and of its first epoch."""
+    """A function that trains an architecture; it returns the last checkpoint and that of the first epoch."""
 
     @cache
     def checkpoints(arch):
@@ -73,7 +73,7 @@ def trained(data, tmp_path_factory):
 @pytest.mark.commands
 @pytest.mark.parametrize("arch,optimizer", zip(FAMILIES, OPTIMIZERS, strict=True))
 def test_an_interruption_changes_nothing(arch, optimizer, data, tmp_path):
-    """Stopped in the middle of an epoch and started again, training ends in the same bits."""
+    """A training that stops in the middle of an epoch and resumes ends in the same bits."""
     options = ["--optimizer", *OPTIMIZERS[optimizer].split()]
     updates = (7, 12) if "--update-freq" not in options else (4, 8)
     train(arch, data, tmp_path / "whole", *options, "--max-update", updates[1])
@@ -89,7 +89,7 @@ def test_an_interruption_changes_nothing(arch, optimizer, data, tmp_path):
 
 
 class Systems:
-    """Models, what they are given, and what they find."""
+    """Models and a test batch, to search and to score without a search."""
 
     def __init__(self, paths, data):
         self.models, _, self.task = checkpoint_utils.load_model_ensemble_and_task(paths)
@@ -107,7 +107,7 @@ class Systems:
         return self.task.inference_step(generator, self.models, self.batch, prefix, packed)
 
     def forced(self, rows, targets):
-        """Logs of the models' mean probabilities of targets of these rows, and their mean attention, by no search."""
+        """Yield, per target, the logs of the models' mean probabilities and their mean attention, without a search."""
         sentences = {name: value[rows] for name, value in self.batch["net_input"].items()}
         previous = [torch.cat([tokens[-1:], tokens[:-1]]) for tokens in targets]
         sentences["prev_output_tokens"] = pad_sequence(previous, batch_first=True, padding_value=1)
@@ -120,7 +120,7 @@ class Systems:
             yield of_words[:n].gather(1, tokens[:, None])[:, 0].log(), looks[:n].t()
 
     def check(self, found):
-        """The scores and the attention of hypotheses are the models'."""
+        """Assert that hypotheses have the scores and the attention of the models."""
         every = [(row, hypothesis) for row, hypotheses in enumerate(found) for hypothesis in hypotheses]
         rows, targets = zip(*((row, hypothesis["tokens"]) for row, hypothesis in every))
         for (_, hypothesis), (scores, attention) in zip(every, self.forced(list(rows), targets)):
@@ -134,14 +134,14 @@ def close(found, expected):
 
 @pytest.fixture(scope="module")
 def systems(trained, data):
-    """The first model of an architecture."""
+    """A function that returns the :class:`Systems` of an architecture's last checkpoint."""
     return cache(lambda arch: Systems(trained(arch)[:1], data))
 
 
 @pytest.mark.commands
 @pytest.mark.parametrize("arch", ALL)
 class TestSearch:
-    """Every kind of search finds what it is asked for, with the model's own scores."""
+    """Every kind of search obeys its options, with the scores of the model."""
 
     def test_beam(self, arch, systems):
         system = systems(arch)
@@ -197,7 +197,7 @@ class TestSearch:
 @pytest.mark.commands
 @pytest.mark.parametrize("arch", ALL)
 def test_ensemble(arch, trained, data):
-    """Scores are of the models' mean, whatever their order."""
+    """Scores are those of the models' mean, in any order of the models."""
     both = [Systems(paths, data) for paths in (trained(arch), trained(arch)[::-1])]
     found = [system.search() for system in both]
     for system, hypotheses in zip(both, found):
@@ -209,7 +209,7 @@ def test_ensemble(arch, trained, data):
 @pytest.mark.skipif(TORCH < (2, 2), reason="a CPU has no products of float16 before torch 2.2")
 @pytest.mark.parametrize("arch", ["rnnatt", "conddec_rnnatt", "bridge_direct"])
 def test_what_is_not_read_does_not_overflow(arch):
-    """One step in float16 of a batch whose states add up to more than float16 holds, with parameters that do, too."""
+    """A step in float16 stays finite, though sums of states over the batch, or of parameters, would leave its range."""
     sentences, hidden = 1200, 64
     model = build(arch, decoder_hidden_size=hidden, scale=0.1).half().train()
     with torch.no_grad():
@@ -224,6 +224,6 @@ def test_what_is_not_read_does_not_overflow(arch):
 
 
 def test_two_levels_have_a_normalizer_each():
-    """A normalizer from outside may have parameters."""
+    """A user's normalizer may have parameters, which the levels must not share."""
     attention = build("ava").decoder.network.transition.attention
     assert attention.upper.normalizer is not attention.lower.normalizer

@@ -1,4 +1,4 @@
-"""Options in all pairs: what is not refused by the name of an option trains, and computes as any architecture does."""
+"""All pairs of options: a combination is refused with the name of an option, or it trains and decodes correctly."""
 
 import argparse
 import dataclasses
@@ -20,7 +20,7 @@ DRAWN = 2_000  # compositions, of which one in eight fits together
 
 
 def values():
-    """What is tried of every option: a choice's values, a flag on and off, and of these numbers one and more."""
+    """Return the values to try per option: all choices, flags on and off, and a few numbers."""
     tried = {
         "encoder_layers": [1, 2, 3],
         "decoder_layers": [1, 2],
@@ -28,7 +28,7 @@ def values():
         "encoder_bidirectional_layers": [0, 1],
         "encoder_transition_depth": [1, 2],
         "decoder_transition_depth": [2, 1, 3],
-        "decoder_hidden_size": [7, 14],  # the latter is an annotation's, too
+        "decoder_hidden_size": [7, 14],  # 14 is the width of an annotation, too
         "attention_history": ["none", *HISTORIES],
         "attention_temperature": [1.0, 0.5],
     }
@@ -42,7 +42,7 @@ def values():
                 tried[name] = [choice.value for choice in one]
     for name, table in described("names").items():
         tried.setdefault(name, [*table])
-    for name in ("compile", "search_dtype"):  # slow, and not quite the same: they have tests of their own
+    for name in ("compile", "search_dtype"):  # slow, and less exact: they have separate tests
         del tried[name]
     return tried
 
@@ -51,7 +51,7 @@ VALUES = values()
 
 
 def compose(options):
-    """A model, or the reason why there is none."""
+    """Return the model of these options, or the message that refuses them."""
     joined = dictionary()
     sizes = dict(encoder_embed_dim=5, encoder_hidden_size=7, decoder_embed_dim=5, decoder_hidden_size=7)
     sizes.update(encoder_char_hidden_size=4, attention_via_dim=3, attention_dim=9)
@@ -71,17 +71,17 @@ def pairs(options):
 
 
 def fitting(drawn):
-    """Pairs of which some composition made a model."""
+    """Return the pairs of options that some composition with a model contains."""
     return set().union(*(pairs(options) for options, model in drawn if not isinstance(model, str)))
 
 
 def named(refusal):
-    """The options that a refusal names."""
+    """Return the options that a refusal names."""
     return {word.strip(":,;()").lstrip("-").replace("-", "_") for word in refusal.split() if word[:2] == "--"}
 
 
 def mended(chance):
-    """A composition, and what is left of it each time that an option which a refusal names is at what changes least."""
+    """Yield a random composition; as long as it is refused, reset an option that the refusal names, and yield again."""
     options = {name: chance.choice(tried) for name, tried in VALUES.items()}
     while True:
         model = compose(options)
@@ -96,7 +96,7 @@ def mended(chance):
 
 @pytest.fixture(scope="module")
 def drawn():
-    """Compositions, with their model or their refusal: drawn ones, and alone the pairs that fit in none of them."""
+    """Compositions with their model or refusal: random ones, and alone each pair that none of them could train."""
     chance, drawn = random.Random(1), []
     while len(drawn) < DRAWN:
         drawn += mended(chance)
@@ -108,7 +108,7 @@ def drawn():
 
 
 def chosen(drawn):
-    """Compositions with all pairs among them that are in any: each time the one with the most new pairs."""
+    """Yield few compositions that cover all pairs with a model: each time the one with the most new pairs."""
     left = {index: pairs(options) for index, (options, model) in enumerate(drawn) if not isinstance(model, str)}
     wanted = fitting(drawn)
     while wanted:
@@ -124,13 +124,13 @@ def test_refusals_name_options(drawn):
             assert named(refusal) & set(options), refusal
 
 
-# the criterion's alone; the same for every position; filters and candidates that relu turns off
+# the first belongs to the criterion, the second is the same for every position, relu may turn off the others
 UNTRAINED = "bridge.projection.weight", "key_norm.bias", ".convolutions.", ".candidate."
 
 
 @pytest.mark.slow
 def test_compositions_keep_the_contract(drawn):
-    """They train, decode step by step as at once, and do not see padding."""
+    """Compositions train, decode step by step as at once, and ignore padding."""
     source, lengths, previous = batch(target_lengths=(4, 2, 4))
     for options, model in chosen(drawn):
         context = str(options)
@@ -142,8 +142,8 @@ def test_compositions_keep_the_contract(drawn):
         stayed = [
             name for name, parameter in model.named_parameters() if parameter.grad is None or not parameter.grad.any()
         ]
-        # a sparse normalizer that gives the first word all of the weight, or a window with one of few words, gives
-        # attention no gradient, nor a recurrence that comes to that word first
+        # attention has no gradient if a sparse normalizer gives the first word all of the weight, or if a window has
+        # one of few words; nor has a recurrence that reads that word first
         sharp = options.get("attention_normalizer", "softmax") != "softmax"
         few = options.get("attention_window", "none") != "none" and options.get("encoder_type") == "hierarchical"
         sparse = [".attention.", ".query_word.", ".weight_hh_l0", *[".words."] * few] if sharp or few else []
@@ -173,12 +173,12 @@ def close(found, expected, context):
 
 
 def test_no_option_is_called_as_a_method_of_the_configuration():
-    """As `copy` would be: of a configuration of hydra's the method would be read, which is never false."""
+    """An option called `copy`, for example, would read the method of hydra's configuration, which is never false."""
     assert not {*typing.get_type_hints(AttentionRNNConfig)} & {*dir(DictConfig({})), *dir(argparse.Namespace())}
 
 
 def test_every_option_has_a_help():
-    """It is in the docstring, where nothing else misses it."""
+    """The help is in the docstring, and no other test fails if it is missing."""
     options = [field.name for field in dataclasses.fields(AttentionRNNConfig) if field.name != "_name"]
     without = [name for name in options if not AttentionRNNConfig()._get_help(name)]
     assert without == ["max_source_positions", "max_target_positions"]  # the task's

@@ -1,4 +1,4 @@
-"""Number types of products: what is chosen by timing, and what is no longer there."""
+"""Number types of matrix products: the choice by timing, and int8, which was removed."""
 
 import copy
 import logging
@@ -43,7 +43,7 @@ def test_a_number_type_is_of_parameters_in_float32():
 
 @pytest.fixture
 def timed(monkeypatch):
-    """Says what timing finds."""
+    """A function that sets the times that timing finds, in ms."""
 
     def set_(float32, other):
         for name in ("time_training", "time_search"):
@@ -71,7 +71,7 @@ def test_the_quicker_type_is_chosen(float32, other, chosen, timed, sample, caplo
 
 
 def test_on_a_gpu_training_is_in_float32(timed, monkeypatch, caplog):
-    """However quick its products are, once they are launched."""
+    """A step waits there for launches of small products, so quicker products do not help."""
     timed(3.0, 1.0)
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(choice, "on_gpu", lambda _: True)
@@ -104,7 +104,7 @@ def test_a_slower_type_by_hand_is_said(option, dtype, timed, sample, caplog):
 
 
 def test_timing_is_of_the_models_sizes_and_leaves_random_numbers_alone():
-    """One of each size, the vocabulary's cut; what is trained afterwards is the same."""
+    """Timing has one product of each size, the vocabulary's cut to 4096 words, and does not change the training."""
     model, before = build("dl4mt", Task(dictionary(), dictionary(5000))), torch.get_rng_state()
     pairs = reduced.products(model.decoder)
     sizes = {tuple(part.weight.shape) for part in model.decoder.modules() if isinstance(part, nn.Linear)}
@@ -117,7 +117,7 @@ def test_timing_is_of_the_models_sizes_and_leaves_random_numbers_alone():
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_all_processes_compute_as_the_first_does(timed, monkeypatch, caplog, rank):
-    """Here bfloat16 would be quicker, and there it was not; what the others would choose is not logged."""
+    """Rank 1 uses float32, as the first process chose, though bfloat16 is quicker here; only the first one logs."""
     timed(3.0, 1.0)
     caplog.set_level(logging.INFO)
     told = dict(is_available=lambda: True, is_initialized=lambda: True, get_rank=lambda: rank)
@@ -174,7 +174,7 @@ SAID = "--search-dtype int8 was removed: use float32 or bfloat16"
 
 
 def test_int8_is_refused(runs):
-    """For a search, and for a training by flags or by a configuration, in one sentence."""
+    """A configuration, a search and a training by flags refuse it in one sentence."""
     with pytest.raises(ConfigurationError, match=SAID):
         build("rnnsearch", search_dtype="int8")
     generate = [runs.data, "--user-dir", USER_DIR, "--path", runs.rnnsearch / "checkpoint_last.pt", "--cpu"]
@@ -205,7 +205,7 @@ def test_a_checkpoint_that_is_to_be_searched_in_int8_is_searched_as_by_auto(form
 
 
 def test_what_is_timed_is_what_will_be_computed(monkeypatch):
-    """Training times factors in bfloat16, search times reduced products of float32, and both time float32, too."""
+    """Training times bfloat16 factors, search times float32 factors at reduced precision, both time plain float32."""
     linear, seen = reduced.F.linear, []
 
     def noted(rows, weight, *bias):
@@ -226,7 +226,7 @@ def test_what_is_timed_is_what_will_be_computed(monkeypatch):
 
 
 def test_a_copy_of_a_model_decides_anew(timed, sample):
-    """It may be on another machine by then."""
+    """The copy may be on another machine."""
     timed(3.0, 1.0)
     model = build("dl4mt", search_dtype="auto").eval()
     search(model, sample)

@@ -25,7 +25,7 @@ PIECES = {
 }
 
 
-# ---- pieces
+# ---- subwords
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_source_pieces_are_summed_and_target_pieces_averaged():
 
 
 def test_a_piece_of_two_words_is_the_first_ones():
-    """The second has none of its own, and no attention, which is a number all the same."""
+    """The second word has no subword, so its attention is 0, not NaN."""
     tokens = ["\u2581ein\u2581hund", "\u2581da"]
     numbers = word_numbers(tokens, "sentencepiece")
     assert join_tokens(tokens, "sentencepiece") == ["ein", "hund", "da"]
@@ -92,7 +92,7 @@ def test_weights_survive_a_round_trip(rows):
 
 
 def test_sums_of_rounded_weights_are_read_again():
-    """The pieces of a word together may weigh a little more than 1; nothing weighs less than 0."""
+    """Rounded weights of a word's subwords may add up to a little more than 1, or be below 0: they are clipped."""
     weights = np.array([[1.000001, -1e-6], [0.25, 0.75]])
     line = format_soft(weights)
     assert line == "1.000000,0.000000 0.250000,0.750000" and parse_soft(line).max() == 1
@@ -141,7 +141,7 @@ def aligned(runs, tmp_path, path, *more):
 
 
 def test_links_are_those_of_fairseq(runs, tmp_path):
-    """As ``fairseq-generate --score-reference --print-alignment`` finds them one sentence at a time."""
+    """Links equal those of ``fairseq-generate --score-reference --print-alignment``, one sentence at a time."""
     path = runs.rnnsearch / "checkpoint_best.pt"
     hard, _ = aligned(runs, tmp_path, path)
     common = [runs.data, "--user-dir", corpus.USER_DIR, "--path", path, "--cpu", "--batch-size", "1"]
@@ -173,7 +173,7 @@ def test_a_binarised_split_gives_the_same(runs, tmp_path):
 
 
 def test_what_a_checkpoint_names_may_have_moved(runs, tmp_path):
-    """Its data folder, pretrained embeddings, and the tools of ``--eval-bleu``."""
+    """A checkpoint's data folder, pretrained embeddings and tools of ``--eval-bleu`` need not exist."""
     state = torch.load(runs.rnnsearch / "checkpoint_best.pt", weights_only=True)
     state["cfg"]["model"].update(encoder_embed_path="nowhere", decoder_embed_path="nowhere")
     state["cfg"]["task"].update(data="nowhere", eval_bleu=True, eval_bleu_detok="nothing")
@@ -205,7 +205,7 @@ def test_unknown_pieces_are_joined_as_they_stand_in_the_text(runs, tmp_path):
 
 @pytest.mark.commands
 def test_words_for_a_model_of_subwords_are_remarked_on(tmp_path, capfd):
-    """Their links would be those of ``<unk>``."""
+    """Without the remark, the links would silently be those of ``<unk>``."""
     corpus.write_corpus(tmp_path, train=20)
     for text in tmp_path.glob("*.??"):
         text.write_text(text.read_text().replace("cat", "ca@@ t"))
@@ -300,7 +300,7 @@ class TestBadInput:
 )
 @pytest.mark.parametrize("side,name", [("xx", "source"), ("yy", "target")])
 def test_a_sentence_without_an_end_is_refused(runs, tmp_path, capfd, side, name, kept, message):
-    """As other programs write an empty line to an index; every subcommand reads a split in the same way."""
+    """Other programs write an empty line to an index like this; every subcommand must refuse it."""
     shutil.copytree(runs.data, tmp_path / "bin")
     path = str(tmp_path / "bin" / f"test.xx-yy.{side}")
     sentences = [*MMapIndexedDataset(str(runs.data / f"test.xx-yy.{side}"))]

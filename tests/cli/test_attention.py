@@ -25,7 +25,7 @@ def test_pieces_are_joined_and_eos_stays():
 
 
 def test_words_and_their_characters():
-    """The columns of words go on in a batch with sentences of more words."""
+    """In a batch with longer sentences there are more columns of words, which are left out."""
     extra = {"attn": np.random.rand(3, 6), "word_attn": np.array([[0.1, 0.4, 0.5, 0], [0, 0.2, 0.8, 0], [1, 0, 0, 0]])}
     source = ["a", "b", " ", "c", " ", "</s>"]
     words, inside = panels("ava", Forced(0, source, ["x", " ", "</s>"], extra))
@@ -45,7 +45,7 @@ def test_a_higher_level_above_pieces():
 
 
 def boxes(figure):
-    """What each heat map covers with its labels, and the scale at last, in inches."""
+    """Return the bounding boxes, in inches, of each heat map with its labels, and of the scale last."""
     scale = figure.dpi_scale_trans.inverted()
     return [axes.get_tightbbox().transformed(scale) for axes in figure.axes]
 
@@ -69,7 +69,7 @@ def test_heat_maps_do_not_overlap_and_show_the_weights():
 
 
 def test_heat_maps_go_on_below():
-    """Three in a row where there is room for two."""
+    """The third heat map starts a new row if only two fit."""
     panels_ = [Panel(str(k), LONG, LONG, np.eye(3)) for k in range(3)]
     first, second, third, scale = boxes(draw(panels_, width=6))
     assert first.x1 < second.x0 and first.y1 == pytest.approx(second.y1) and second.x1 < 6
@@ -149,13 +149,13 @@ def test_two_models_on_the_reference(runs, tmp_path):
     more = ["--path", runs.lstm / "checkpoint_last.pt", "--name", "first", "--name", "stock & lstm"]
     assert main(arguments(runs, tmp_path, *text, *more)) == 0
     found = words(tmp_path)
-    for word in ("zebra", "yak"):  # unknown words as they stand in the text
+    for word in ("zebra", "yak"):  # unknown words as in the text
         assert found.count(word) == 4
     assert found.count("&lt;/s&gt;") == 4 and {"first", "stock &amp; lstm"} <= set(found)
 
 
 def test_attention_via_attention_on_characters(characters, tmp_path):
-    """Every space, also the one before EOS, and unknown characters as they stand in the text."""
+    """The picture has every space, also the one before EOS, and unknown characters as in the text."""
     (tmp_path / "source").write_text("ant bee\ncat zero\n")
     (tmp_path / "reference").write_text("eeb\nx y\n")
     text = ["--source", tmp_path / "source", "--reference", tmp_path / "reference", "--line", "2", "--name", "ava"]

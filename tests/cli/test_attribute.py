@@ -33,7 +33,7 @@ ROUNDED = {"lstm": (1e-3, 1e-3), "transformer": (1e-2, 2e-2)}  # fairseq's atten
 
 
 def model(name):
-    """In float64, with parameters that are large enough for differences to show."""
+    """Return a model in float64, with parameters large enough for differences to show."""
     if name not in STOCK:
         return build(name, scale=0.7, encoder_embed_dim=6).double().eval()
     torch.manual_seed(0)
@@ -65,7 +65,7 @@ def found(network, data, nodes=INPUT_X_GRADIENT, limits=LIMITS):
 
 
 def scaled_output(network, data, scale):
-    """Log-probabilities with source embeddings times ``scale``, ``S``."""
+    """Return log-probabilities with source embeddings times ``scale``, ``S``."""
     inside = []
     hooks = [
         network.encoder.register_forward_pre_hook(lambda *_: inside.append(True)),
@@ -80,7 +80,7 @@ def scaled_output(network, data, scale):
 
 
 def data_for(name):
-    """The stock lstm moves padding, so there is none."""
+    """Return a sample, for the stock lstm without padding, which it moves."""
     return sample((4, 4, 4)) if name == "lstm" else sample(left=name != "transformer")
 
 
@@ -105,7 +105,7 @@ def test_input_times_gradient_is_what_a_longer_embedding_changes(name):
     [("dl4mt", 50, 1e-6), ("lstm", 20, 1e-6), ("rnnsearch", 100, 0.01), ("transformer", 100, 0.01)],
 )
 def test_integrated_gradients_are_complete(name, steps, share):
-    """Their sum over the source is what the whole source changes; maxout and layer normalisation have kinks."""
+    """Over the source, they add up to its effect on the output; kinks of maxout and layer normalisation add errors."""
     network, data = model(name), data_for(name)
     width, real = data["net_input"]["src_tokens"].size(1), data["target"].ne(PAD)
     ones = torch.ones(width, dtype=torch.float64)
@@ -115,7 +115,7 @@ def test_integrated_gradients_are_complete(name, steps, share):
 
 
 def test_a_transformer_that_was_loaded_has_gradients():
-    """In evaluation its layers take a shortcut that has no gradients, and they take it again afterwards."""
+    """In evaluation the layers use a fast path without gradients, which has to be restored afterwards."""
     network, data = model("transformer"), data_for("transformer")
     expected = found(network, data)
     network.load_state_dict(network.state_dict())
@@ -255,7 +255,7 @@ def test_models_side_by_side(command, tmp_path):
 
 
 def test_agreement_over_a_text_has_an_interval(command, tmp_path, capsys):
-    """And its sentences are written in their order."""
+    """Sentences are written in their order, too."""
     more = ["--method", "input-x-gradient", "--json", "--values", "values"]
     assert main([*command[:3], *command[-5:], *more]) == 0
     [row] = json.loads(capsys.readouterr().out)

@@ -38,7 +38,7 @@ def test_the_mean_by_hand():
 
 
 def test_small_differences_are_not_lost():
-    """In float32 the sum of a thousand values loses what they differ in."""
+    """A sum of a thousand values in float32 would lose small differences."""
     value = torch.tensor([1 / 3])
     assert torch.equal(mean([{"weight": value}] * 1000)["weight"], value)
 
@@ -54,7 +54,7 @@ def test_what_is_tied_stays_tied():
 
 
 def test_what_only_some_tie_has_means_of_its_own():
-    """The last of a training that was made to share embeddings, or one that was averaged before."""
+    """Some checkpoints share a matrix and others do not, if a training resumed with shared embeddings, for example."""
     matrix = torch.full((2, 2), 3.0)
     first = {"embed": torch.full((2, 2), 1.0), "project": torch.full((2, 2), 5.0)}
     tied = {"embed": matrix, "project": matrix}
@@ -111,7 +111,7 @@ def test_subcommand_averages_and_fairseq_generates(runs, tmp_path):
     first, second = (read_checkpoint(runs.rnnsearch / f"checkpoint{k}.pt")["model"] for k in (1, 2))
     state = read_checkpoint(output)
     assert state["model"].keys() == first.keys() and "last_optimizer_state" not in state
-    assert not {"val_loss", "best"} & state["extra_state"].keys()  # of one of them, and not of the mean
+    assert not {"val_loss", "best"} & state["extra_state"].keys()  # they belong to one checkpoint, not to the mean
     for name, tensor in state["model"].items():
         if tensor.is_floating_point():
             torch.testing.assert_close(tensor, (first[name] + second[name]) / 2)
@@ -125,7 +125,7 @@ def test_subcommand_averages_and_fairseq_generates(runs, tmp_path):
 
 
 def test_a_model_without_a_dataclass(runs, tmp_path):
-    """The stock lstm, whose checkpoint holds an argparse.Namespace; the newest is what is left beside parameters."""
+    """The stock lstm's checkpoint holds an argparse.Namespace; all except parameters is that of the newest one."""
     output = str(tmp_path / "average.pt")
     paths = [str(runs.lstm / f"checkpoint{name}.pt") for name in ("1", "_1_10")]
     assert main(["average", *paths, "--output", output]) == 0
@@ -134,7 +134,7 @@ def test_a_model_without_a_dataclass(runs, tmp_path):
 
 
 def whole_numbers(state):
-    """The vocabulary layer's bias is of these."""
+    """Make the output layer's bias whole numbers."""
     name = "decoder.output_projection.bias"
     state["model"][name] = state["model"][name].long()
 

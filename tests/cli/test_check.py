@@ -1,4 +1,4 @@
-"""``fairseq-attnvariants check``: what is broken on purpose is found, and what is not, is not."""
+"""``fairseq-attnvariants check`` finds the faults that tests make on purpose, and no others."""
 
 import argparse
 import json
@@ -27,13 +27,13 @@ from fairseq_attnvariants_cli.main import main
 
 
 def wrap(patch, owner, name, after):
-    """Let ``after(result, self, *arguments)`` make the result of a method."""
+    """Replace the result of a method by ``after(result, self, *arguments)``."""
     method = getattr(owner, name)
     patch.setattr(owner, name, lambda self, *args, **more: after(method(self, *args, **more), self, *args))
 
 
 def changed(patch, change):
-    """The decoder's output is ``change(output, self, tokens)``."""
+    """Replace the decoder's output by ``change(output, self, tokens)``."""
 
     def after(made, self, tokens, encoder_out=None, incremental_state=None, *rest):
         return change(made[0], self, tokens), made[1]
@@ -42,7 +42,7 @@ def changed(patch, change):
 
 
 def added(patch, make):
-    """A model with one thing more, which ``make(model)`` adds."""
+    """Call ``make(model)`` on each model that is built."""
     build = AttentionRNNModel.build_model.__func__
 
     def build_model(kind, *arguments):
@@ -54,7 +54,7 @@ def added(patch, make):
 
 
 def reads_padding(patch):
-    """Attention does not know what is hidden."""
+    """Attention ignores its mask of padding."""
     forward = Normalizer.forward
     patch.setattr(
         Normalizer, "forward", lambda self, energies, hidden, *more: forward(self, energies, hidden & False, *more)
@@ -72,7 +72,7 @@ def counts_columns(patch):
 
 
 def with_attention(patch, change):
-    """The model's attention is ``change(attention)``."""
+    """Replace the model's attention by ``change(attention)``."""
     wrap(
         patch,
         AttentionRNNModel,
@@ -82,12 +82,12 @@ def with_attention(patch, change):
 
 
 def moves_attention(patch):
-    """Attention is in the columns of a batch that is padded on the other side."""
+    """Attention is shifted by a column, as if the batch were padded on the other side."""
     with_attention(patch, lambda weights: weights.roll(1, dims=2))
 
 
 def forgets_to_reorder(patch):
-    """No state follows its hypothesis."""
+    """States are not reordered with their hypotheses."""
     reorder = IncrementalDecoder.reorder_incremental_state
 
     def kept(self, incremental_state, order):
@@ -98,7 +98,7 @@ def forgets_to_reorder(patch):
 
 
 def history_stays(patch):
-    """Everything follows but what RecAtt reads, the previous context."""
+    """All states are reordered except the previous context, which RecAtt reads."""
     reorder = attention_rnn.reorder
 
     def reordered(entries, order):
@@ -111,7 +111,7 @@ def history_stays(patch):
 
 
 def forgets_who_left(patch):
-    """When a sentence leaves, the rows at the end are dropped, whoever's they are."""
+    """When a sentence is finished, the last rows are dropped instead of its rows."""
     reorder = IncrementalDecoder.reorder_incremental_state
 
     def dropped(self, incremental_state, order):
@@ -122,18 +122,18 @@ def forgets_who_left(patch):
 
 
 def has_a_parameter_too_many(patch):
-    """Nothing reads it."""
+    """Nothing reads the parameter."""
     added(patch, lambda model: model.register_parameter("idle", nn.Parameter(torch.zeros(3))))
 
 
 def has_a_dead_parameter(patch):
-    """It is read, and multiplied by zero."""
+    """The parameter is read, and multiplied by zero."""
     added(patch, lambda model: model.decoder.register_parameter("dead", nn.Parameter(torch.zeros(1))))
     changed(patch, lambda output, self, tokens: output + 0 * self.dead)
 
 
 def peeks(patch):
-    """The next target token is the answer."""
+    """The output depends on the next target token."""
 
     def peek(output, self, tokens):
         following = tokens.roll(-1, dims=1) if tokens.size(1) == output.size(1) else tokens[:, -1:]
@@ -145,12 +145,12 @@ def peeks(patch):
 
 
 def overflows(patch):
-    """Large in between, which float32 bears."""
+    """Intermediate values are large, which float32 can hold and float16 cannot."""
     changed(patch, lambda output, *_: output.add(1).mul(1e6).div(1e6))
 
 
 class Scaled(torch.autograd.Function):
-    """The same value with so many times the gradient."""
+    """Return the value as it is, and multiply its gradient by ``factor``."""
 
     @staticmethod
     def forward(context, value, factor):
@@ -163,17 +163,17 @@ class Scaled(torch.autograd.Function):
 
 
 def learns_something_else(patch):
-    """What the readout hands down is half of what it should be."""
+    """A term of the output passes back half of its gradient."""
     changed(patch, lambda output, *_: output + Scaled.apply(output.tanh(), 0.5))
 
 
 def learns_something_else_of_attention(patch):
-    """A cost of the weights sends back half of its gradient."""
+    """Attention weights pass back half of the gradient of a cost."""
     with_attention(patch, lambda weights: Scaled.apply(weights, 0.5))
 
 
 def weighs_by_the_batch(patch):
-    """Weights grow with the number of sentences."""
+    """Attention weights grow with the number of sentences."""
     with_attention(patch, lambda weights: weights * len(weights))
 
 
@@ -189,7 +189,7 @@ def counts_calls(patch):
 
 
 def keeps_a_secret(patch):
-    """A buffer that is not saved, and differs from model to model."""
+    """The model reads a buffer that is not saved and differs between models."""
     added(patch, lambda model: model.decoder.register_buffer("secret", torch.rand(1) + next(RANDOM), persistent=False))
     changed(patch, lambda output, self, tokens: output * self.secret.to(output))
 
@@ -198,7 +198,7 @@ RANDOM = iter(range(1000))
 
 
 def remembers_the_first_model(patch):
-    """What one model made of a sentence is handed to the next one."""
+    """The encoder returns what another model computed for the same sentence."""
     made = {}
 
     def first(found, self, tokens, *_, **__):
@@ -213,7 +213,7 @@ def remembers_the_first_model(patch):
 
 
 def searches_otherwise(patch):
-    """Sharper in search than at once."""
+    """Outputs are sharper in a search than at once."""
 
     def after(made, self, tokens, encoder_out=None, incremental_state=None, *rest):
         return made if incremental_state is None else (made[0] * 1.2, made[1])
@@ -229,7 +229,7 @@ def searches_otherwise(patch):
 
 
 def divides_by_what_is_left(patch):
-    """The mean of all words but EOS, of which an empty source has none."""
+    """The encoder divides by the number of words without EOS, which is 0 for an empty source."""
 
     def divide(made, self, tokens, *_, **__):
         words = tokens.ne(self.dictionary.pad()).sum(1) - 1
@@ -239,12 +239,12 @@ def divides_by_what_is_left(patch):
 
 
 def draws_in_evaluation(patch):
-    """Dropout that does not ask whether it is training."""
+    """Dropout is on in evaluation, too."""
     changed(patch, lambda output, *_: nn.functional.dropout(output, 0.5))
 
 
 def normalises_the_batch(patch):
-    """In training, over rows, steps and padding."""
+    """Batch normalisation, in training, over rows, steps and padding."""
     added(
         patch,
         lambda model: setattr(model.decoder, "norm", nn.BatchNorm1d(model.decoder.output_projection.out_features)),
@@ -253,18 +253,18 @@ def normalises_the_batch(patch):
 
 
 def hides_a_parameter(patch):
-    """A tensor that would train, if the optimizer knew it."""
+    """A tensor gets gradients, but is no parameter, so the optimizer does not train it."""
     added(patch, lambda model: model.decoder.__dict__.update(hidden=torch.ones(1, requires_grad=True)))
     changed(patch, lambda output, self, tokens: output * self.hidden.to(output))
 
 
 def misses_what_reads_contexts(patch):
-    """Search takes the readout's map for the only one."""
+    """Search takes the readout's map for the only one that reads contexts."""
     patch.setattr(projected, "context_readers", lambda decoder, *_: [decoder.readout.context])
 
 
 def compares_all_steps(patch):
-    """Every step's output with every other's."""
+    """Every step's output is compared with all others."""
 
     def compare(output, self, tokens):
         return output + 0.01 * (output.unsqueeze(1) - output.unsqueeze(2)).tanh().mean(1)
@@ -273,23 +273,23 @@ def compares_all_steps(patch):
 
 
 def adds_in_place(patch):
-    """Coverage, in the tensor that other hypotheses of an earlier step still read."""
+    """Coverage is added in place to a tensor that other hypotheses of an earlier step still read."""
     patch.setattr(CoverageHistory, "next", lambda self, past, weights, hidden: past.carried.add_(weights))
 
 
 def makes_a_tensor_on_the_cpu(patch):
-    """Wherever the model is."""
+    """A tensor is on the CPU, for a model on any device."""
     changed(patch, lambda output, *_: output + torch.zeros(output.size(-1)))
 
 
 def learns_from_long_targets_alone(patch):
-    """A parameter that is read where there are words before EOS."""
+    """A parameter is read only for targets with words before EOS."""
     added(patch, lambda model: model.decoder.register_parameter("late", nn.Parameter(torch.ones(1))))
     changed(patch, lambda output, self, tokens: output * self.late if output.size(1) > 1 else output)
 
 
 def takes_the_root_of_nothing(patch):
-    """An empty source has the root of 0, whose slope is infinite."""
+    """For an empty source, the encoder takes the root of 0, whose slope is infinite."""
 
     def root(made, self, tokens, *_, **__):
         words = tokens.ne(self.dictionary.pad()).sum(1) - 1
@@ -301,7 +301,7 @@ def takes_the_root_of_nothing(patch):
 
 
 def compares_all_words(patch):
-    """Every annotation with every other one."""
+    """Every annotation is compared with all others."""
 
     def compare(made, *_, **__):
         [annotations] = made["annotations"]
@@ -312,7 +312,7 @@ def compares_all_words(patch):
 
 
 def keeps_all_steps(patch):
-    """Search, at every step, as many numbers as there are steps before it."""
+    """Search keeps more numbers at every step, in proportion to the steps so far."""
     forward = IncrementalDecoder.forward
 
     def kept(self, tokens, encoder_out=None, incremental_state=None, **more):
@@ -324,12 +324,12 @@ def keeps_all_steps(patch):
 
 
 def reads_a_number(patch):
-    """Of a tensor, which an exporter cannot follow."""
+    """The normalizer reads a number from a tensor, which an exporter cannot follow."""
     normalize = Softmax.normalize
     patch.setattr(Softmax, "normalize", lambda self, energies: normalize(self, energies + 0 * int(energies.argmax())))
 
 
-# what fails, and some of what does not have to
+# for each fault: the architecture, the demands that fail, and some that hold
 MUTATIONS = {
     reads_padding: ("rnnsearch", "padding alone attention short", "future incremental"),
     counts_columns: ("rnnsearch", "padding alone short", "attention incremental"),
@@ -366,7 +366,7 @@ MUTATIONS = {
 
 @pytest.fixture(autouse=True)
 def without_exporting(request, monkeypatch):
-    """That takes 20 seconds; tests/deploy exports, and what is broken for it alone is."""
+    """Skip the export, which takes 20 seconds and is in tests/deploy, except for the fault that only it finds."""
     if reads_a_number.__name__ not in request.node.name:
         monkeypatch.setattr(deploy, "NEEDED", ("what_is_not_installed",))
 
@@ -401,7 +401,7 @@ def test_weights_that_are_none_are_told(change, message, monkeypatch):
     (lambda output: output + 0 * torch.where(output.new_tensor(1) + 0.002 > 1, 0, torch.inf), "outputs in bfloat16"),
 ])  # fmt: skip
 def test_numbers_of_half_the_width_are_told(change, message, monkeypatch):
-    """The last one has infinity where 1.002 is 1, as it is in bfloat16 alone."""
+    """The last change gives infinity where 1.002 rounds to 1, as in bfloat16 alone."""
     changed(monkeypatch, lambda output, *_: change(output))
     holds, found = DEMANDS["half"](Subject("rnnsearch"))
     assert holds is False and re.match(message, found)
@@ -509,7 +509,7 @@ def test_refuses(arguments, message, capsys):
 
 @pytest.fixture
 def mine(tmp_path, monkeypatch):
-    """Writes files of a folder for ``--user-dir`` and returns its path; what they enter leaves the tables again."""
+    """A function that writes a folder for ``--user-dir`` and returns its path; afterwards the tables are restored."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(utils.import_user_module, "memo", set(), raising=False)
     for table in TABLES:
@@ -664,7 +664,7 @@ class Mine(BASE):
 
 register_architecture("mine", base="rnnsearch", OPTION="mine")
 """
-WRONG = [  # the base class, the method, what it returns, and what is said of it
+WRONG = [  # the base class, the method, what it returns, and the message
     ("Attention", "energies(self, query, keys)", "query @ keys.mT", None),
     ("Attention", "energies(self, query, keys)", "keys @ query.mT", "returns 3 x 6 x 1, where B x k x S, 3 x 1 x 6,"),
     ("Attention", "energies(self, query, keys)", "None", "returns None, where B x k x S, 3 x 1 x 6, is wanted"),
@@ -820,7 +820,7 @@ register_architecture("mine", base="rnnsearch", attention_history="mine")
 
 
 def history(**parts):
-    """A history that is sound but for the parts that are given, each in one line."""
+    """Return the code of a correct history, except the given parts, each in one line."""
     text = HISTORY
     sound = dict(INIT="pass", TERM="return None", NEXT='return {"sum": past.carried["sum"] + weights}')
     for name, value in {**sound, **parts}.items():
@@ -829,7 +829,7 @@ def history(**parts):
 
 
 WORDS = "self.words = nn.Linear(widths.target, widths.attention, bias=False)"
-# of a user's part: the demand that is reported first, what it says, and the lines that are at fault, the place's first
+# faults of a user's part: the demand that fails first, its message, and the faulty lines, the reported one first
 FAULTS = {
     "a sum that grows": (
         "in-place",
@@ -902,7 +902,7 @@ FAULTS = {
     "fault", [pytest.param(name, marks=pytest.mark.slow if FAULTS[name][0] == "compiled" else ()) for name in FAULTS]
 )
 def test_a_fault_of_a_part_is_reported_first_with_its_place(fault, mine, capsys):
-    """Changes in place, equal widths alone, and lengths that are compiled in: the line, and the tensor or the size."""
+    """The first message is that of the fault, with its line, and with the tensor or the size."""
     demand, message, parts = FAULTS[fault]
     if demand == "compiled" and TORCH < (2, 3):
         pytest.skip("--compile needs torch 2.3")
@@ -918,7 +918,7 @@ def test_a_fault_of_a_part_is_reported_first_with_its_place(fault, mine, capsys)
     assert f"(mine/__init__.py, line {line - in_arguments})" in first["found"]
 
 
-KEPT = {  # on self, by how: the lines of a history
+KEPT = {  # what a history keeps on self: its lines
     "a tensor": dict(
         INIT="self.kept = nn.Linear(1, 1).bias.detach()", TERM="self.kept = past.state.context.mean() + self.kept / 2"
     ),
@@ -931,7 +931,7 @@ READS = {"a list": "len(self.kept)"}
 
 @pytest.mark.parametrize("how", KEPT)
 def test_what_a_part_keeps_on_itself_is_named_with_its_place_once(how, mine, capsys):
-    """With the first demand that fails, since the others fail for the same reason."""
+    """Only the first demand that fails names it, since the others fail for the same reason."""
     term = f"{KEPT[how]['TERM']}; return past.memory.keys[:, 0] * {READS.get(how, 'self.kept')}"
     folder = mine(__init__=history(INIT=KEPT[how]["INIT"], TERM=term))
     assert main(["check", "--user-dir", folder, "--arch", "mine", "--json", "--demand", "same", "alone"]) == 1
@@ -943,7 +943,7 @@ def test_what_a_part_keeps_on_itself_is_named_with_its_place_once(how, mine, cap
 
 
 def test_what_a_part_keeps_on_itself_may_be_harmless(mine, capsys):
-    """A notebook may look at it."""
+    """A part may keep values for a notebook to read."""
     sound = 'self.kept = past.carried["sum"] + weights; return {"sum": self.kept}'
     folder = mine(__init__=history(NEXT=sound))
     assert main(["check", "--user-dir", folder, "--arch", "mine", "--demand", "in-place", "same", "reordering"]) == 0
@@ -975,7 +975,7 @@ def test_a_readout_that_forgets_its_state_is_told(mine, capsys):
 
 
 def test_a_part_that_reads_values_is_left_to_a_gpu(mine, capsys):
-    """The device of the test has none."""
+    """The demand runs on the device meta, which has no values."""
     folder = mine(__init__=history(TERM="return None if past.state.context.sum() > 0 else None"))
     assert main(["check", "--user-dir", folder, "--arch", "mine", "--demand", "device"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
@@ -1006,7 +1006,7 @@ def test_equal_widths_are_for_a_part_to_declare(mine, capsys):
 @pytest.mark.slow
 @pytest.mark.more
 def test_what_is_compiled_for_each_length_is_counted(mine, capsys):
-    """A loop over the source."""
+    """A loop over the source is compiled for each length."""
     term = "return sum(past.carried['sum'][:, j : j + 1] for j in range(past.memory.keys.size(1))).expand(-1, 9)"
     arguments = ["check", "--user-dir", mine(__init__=history(TERM=term)), "--arch", "mine", "--demand", "compiled"]
     assert main(arguments) == 1
@@ -1039,7 +1039,7 @@ register_architecture("mine", base="rnnsearch", readout="mine")
 
 @pytest.mark.parametrize("read", ["target.mean(1, keepdim=True).expand_as(target)", "target.roll(-1, dims=1)"])
 def test_what_reads_later_words_is_reported_so_first(read, mine, capsys):
-    """Also where it reads padding, and so what else is in a batch."""
+    """Such a part also reads padding and so depends on the batch, but that is reported later."""
     folder = mine(__init__=LEAKS.replace("READ", read))
     assert main(["check", "--user-dir", folder, "--arch", "mine", "--json", "--demand", *FIRST, "alone"]) == 1
     failed = [row for row in json.loads(capsys.readouterr().out)["demands"] if row["holds"] is False]
@@ -1048,7 +1048,7 @@ def test_what_reads_later_words_is_reported_so_first(read, mine, capsys):
 
 
 def test_classes_stay_as_they_are(mine):
-    """What looks at the parts is made for the models that are checked; the classes are their author's."""
+    """The check observes the parts of its models, and does not change the user's classes."""
     utils.import_user_module(argparse.Namespace(user_dir=mine(__init__=history())))
     kind = HISTORIES["mine"]
     before = {name: value for name, value in vars(kind).items() if callable(value)}

@@ -66,7 +66,7 @@ def test_words_in_the_order_of_the_reference_match():
 
 
 def test_omissions_are_marked_on_the_reference():
-    """Where nothing in the translation is wrong, and yet a word is missing."""
+    """A word may be missing although all words of the translation are right."""
     reference, systems = ["den", "großen", "<Mann>"], (["den", "<Mann>"], ["den", "großen", "Hund"])
     found = [matching(words, reference)[1] for words in systems]
     assert reference_html(reference, found) == (
@@ -94,7 +94,7 @@ def test_faint_attention_is_left_out():
 
 @pytest.fixture
 def command(tmp_path):
-    """Writes output with alignments, a bare text and its sides, and returns the arguments of the subcommand."""
+    """A function that writes output with alignments, plain texts, and returns the arguments of the subcommand."""
 
     def write(**changed):
         files = dict(hard=HARD, bare="x & y\nder hund\n", source="a & b\nthe small <dog>\n")
@@ -119,7 +119,7 @@ def test_the_page_needs_no_network_and_escapes(command, tmp_path):
 
 
 def test_scores_are_those_of_sacrebleu(tmp_path):
-    """Of the texts in a row for each system, p against the first one; of every sentence in the keys that sort them."""
+    """The table has each system's scores, with p against the first one; sentences are sorted by their scores."""
     gold = ["w x y z a b c", "a & b", *["w x y z"] * 8]
     texts = (["w x y z a q c", "a & b", *["w x y z"] * 8], ["w x q z a q c", "a & b", *["w x q z"] * 8])
     arguments = ["compare", "--tokenize", "none", "--output", str(tmp_path / "page.html")]
@@ -186,7 +186,7 @@ def test_bad_input_is_refused(command, tmp_path, capfd, changed, more, message):
 
 
 def browse(page, script=""):
-    """The page as a browser has it after its scripts and one more."""
+    """Return the page's HTML after a browser ran its scripts and one more."""
     path, _, place = str(page).partition("#")
     content = Path(path).read_text().replace("</body>", f"<script>{script}</script></body>")
     Path(f"{path}.html").write_text(content)
@@ -231,7 +231,7 @@ class TestInABrowser:
         assert re.findall(r'<span style="background: [^"]+">([^<]*)</span>', dom) == ["&lt;dog&gt;"]
 
     def test_sentences_are_searched_and_those_that_differ_are_chosen(self, command, tmp_path):
-        """Both systems have the second sentence differently; the first, too, after a change."""
+        """The systems differ only in the second sentence here."""
         assert main(command(bare="x y\nder hund\n")) == 0
         page = tmp_path / "page.html"
         script = """const [text, box] = document.querySelectorAll("input");
@@ -248,7 +248,7 @@ class TestInABrowser:
 
     @pytest.mark.parametrize("scheme", ["light", "dark"])
     def test_attended_words_are_readable(self, command, tmp_path, scheme):
-        """WCAG's contrast of at least 4.5, where a word has all of the attention."""
+        """The contrast is at least 4.5, as WCAG wants, where a word has all of the attention."""
         assert main(command()) == 0
         page = (tmp_path / "page.html").read_text()
         if scheme == "dark":
@@ -264,7 +264,7 @@ class TestInABrowser:
         assert (max(ink, paper) + 0.05) / (min(ink, paper) + 0.05) >= 4.5
 
     def test_a_phone_shows_it_whole(self, command, tmp_path):
-        """In 380 pixels nothing sticks out, a long word and a long name included."""
+        """Nothing is wider than 380 pixels, not even with a long word and a long name."""
         assert main(command(bare="Donaudampfschifffahrtsgesellschaft" * 5 + "\nder hund\n")) == 0
         page = (tmp_path / "page.html").read_text().replace("bare", "a/long/path" * 20)
         frame = f'<body><iframe width="380" height="800" srcdoc="{html.escape(page)}"></iframe></body>'

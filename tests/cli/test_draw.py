@@ -38,7 +38,7 @@ def test_the_terminal_shows_wide_characters_above_their_columns(translations, ca
 
 @pytest.mark.parametrize("mark", ["\u0301", "\u17b7", "\u0e31", "\u0941", "\u200d"])
 def test_a_symbol_of_no_width_has_a_column(mark):
-    """A terminal draws a mark, which a dictionary of letters and marks has by itself, on the cell before it."""
+    """A terminal draws a combining mark, which may be a symbol by itself, on the cell before it."""
     drawn = heat_map(Panel("t", [mark, f"b{mark}"], ["x", f"y{mark}"], np.eye(2)))
     assert drawn == f"   {mark} b{mark}\nx █\ny{mark}   █"
 

@@ -65,7 +65,7 @@ def test_translations_are_decoded_or_the_reference(runs, tmp_path, monkeypatch):
 
 
 def test_flat_attention_is_on_the_first_word(runs, tmp_path):
-    """So only the translation of an empty line ends where its source does."""
+    """Equal weights link to the first word, so only the translation of an empty line ends at the source's EOS."""
     state = torch.load(runs.rnnsearch / "checkpoint_best.pt", weights_only=True)
     state["model"]["decoder.network.transition.attention.vector"].zero_()
     torch.save(state, tmp_path / "flat.pt")
@@ -90,7 +90,7 @@ def test_bad_input_is_refused(runs, tmp_path, capfd, more, message):
     assert os.listdir(tmp_path) == []
 
 
-READERS = {  # of --source and --reference: models, where there can be several two, and what else they need
+READERS = {  # subcommands that read --source and --reference: the number of models, and other options that they need
     "eos": (2, []),
     "attention": (2, ["--output", "a.png"]),
     "attribute": (2, ["--method", "input-x-gradient"]),
@@ -102,7 +102,7 @@ READERS = {  # of --source and --reference: models, where there can be several t
 @pytest.mark.parametrize("subcommand", READERS)
 @pytest.mark.parametrize("piped,other", [("--source", "--reference"), ("--reference", "--source")])
 def test_a_text_may_be_a_stream(runs, tmp_path, monkeypatch, capfd, subcommand, piped, other):
-    """One is standard input, the other ``<(...)``, and several models read them."""
+    """One text is standard input, the other ``<(...)``, and several models read them."""
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
     text = b"ant bee\ncat\n"

@@ -92,7 +92,7 @@ def arguments(runs, path, *more):
 
 
 def values(runs, tmp_path, path, *more):
-    """What --values writes, by line."""
+    """Return the records that ``--values`` writes, one for each line of the text."""
     assert main(arguments(runs, path, "--values", tmp_path / "values", *more)) == 0
     records = [json.loads(line) for line in (tmp_path / "values").read_text().splitlines()]
     assert [record["line"] for record in records] == list(range(1, 13))
@@ -100,7 +100,7 @@ def values(runs, tmp_path, path, *more):
 
 
 def expected_steps(runs, path, monkeypatch, name, share):
-    """Of each line of the test set what a plain loop's cell weighs, step by step, by ``share`` of its arguments."""
+    """Yield, per test sentence, its length and the mean of ``share(arguments)`` in % for each call of a plain step."""
     loaded = load(str(path), str(runs.data), cpu=True)
     source, target = loaded.task.source_dictionary, loaded.task.target_dictionary
     step, found = getattr(reference, name), []
@@ -121,7 +121,7 @@ def expected_steps(runs, path, monkeypatch, name, share):
 
 
 def test_gates_of_cells_follow_the_equation(runs, gated, tmp_path, monkeypatch):
-    """Against plain loops, one sentence at a time; the subcommand has them in batches."""
+    """Gates of the subcommand, in batches, equal those of plain loops over one sentence at a time."""
 
     def share(x, h, w, u, b):
         return torch.sigmoid(w @ x + b + u @ h)[-len(h) :]
@@ -153,7 +153,7 @@ def test_context_gates_follow_the_equation(runs, tmp_path, monkeypatch):
 
 
 def test_every_layer_is_there_whichever_level_it_is_of(runs, tmp_path):
-    """Attention via attention keeps the lowest layer apart; the one above it has gates of one half."""
+    """Attention via attention keeps the lowest layer apart; the one above, with zero parameters, has gates of 50%."""
     options = ["--max-update", "1", "--attention-via", "--encoder-layers", "3", "--init-std", "0.3"]
     corpus.run("fairseq-train", *corpus.train_arguments(runs.data, tmp_path, *options, arch="adaptive_gru"))
     state = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
@@ -185,7 +185,7 @@ def test_gates_of_words_and_segments_above_characters_are_refused():
 
 
 def test_gates_of_sources_with_features_are_refused():
-    """The encoder's cells do not read features that are attended to; an adaptive output has gates all the same."""
+    """The encoder's cells do not read features that are attended to; gates of an adaptive output remain possible."""
     features = dictionary()
     features.first_feature = len(features) - 2
     with pytest.raises(UserError, match="a.pt: the encoder's cells do not read features that are attended to"):
@@ -195,7 +195,7 @@ def test_gates_of_sources_with_features_are_refused():
 
 
 def test_gates_of_the_output_tell_the_parts_apart(runs, gated, tmp_path):
-    """With a state and a previous word that give nothing, their weights are equal, and the context's are not."""
+    """If the state's and the previous word's terms are 0, their weights are equal, and the context's differ."""
     state = torch.load(gated, weights_only=True)
     readout = "decoder.network.readout."
     for name in ("hidden.weight", "hidden.bias", "target.weight", "weighting.whole.weight", "weighting.whole.bias"):
@@ -210,7 +210,7 @@ def test_gates_of_the_output_tell_the_parts_apart(runs, gated, tmp_path):
 
 
 def test_what_is_left_of_the_condition_follows_the_equation(runs, tmp_path):
-    """Beside the output's gates, and against a plain loop."""
+    """The values come after the output's gates, and equal those of a plain loop."""
     options = ["--max-update", "5", "--decoder-condition", "--init-std", "0.3"]
     corpus.run("fairseq-train", *corpus.train_arguments(runs.data, tmp_path, *options, arch="adaptive_output"))
     loaded = load(str(tmp_path / "checkpoint_last.pt"), str(runs.data), cpu=True)
@@ -258,7 +258,7 @@ def test_tables_are_the_means_of_the_values(runs, gated, tmp_path, capfd):
 
 
 def test_a_generated_target(runs, gated, tmp_path):
-    """The second run decodes what the first one generated."""
+    """The second run forces what the first one generated, and finds the same gates."""
     line = arguments(runs, gated)[:-2]
     generate = [*line, "--beam", "1", "--max-len-b", "3", "--values", str(tmp_path / "values")]
     assert main(generate) == 0

@@ -58,7 +58,7 @@ def test_words_that_are_not_the_tokens_have_no_attention():
 
 @pytest.mark.parametrize("outside", ["3-2", "0.2,0.2,0.2,0.2,0.2 " * 4])
 def test_where_pieces_of_sources_were_joined_no_alignment_is_read(outside):
-    """--remove-bpe joins sources too, which scores do not tell: what an alignment says of another sentence is wrong."""
+    """--remove-bpe joins sources, too, which scores do not show: alignments of other sentences could be wrong."""
     joined = PRINTED.replace("\tder hund\nD-1", "\tderhund\nD-1") + (
         f"S-2\ta bc d\nH-2\t-0.5\ta bc d\nP-2\t-0.1 -0.1 -0.1 -0.1\nA-2\t{outside}\n"
     )

@@ -1,4 +1,4 @@
-"""Models that ship: whoever has only the wheel gets them, and nothing else under their name."""
+"""Models that ship: get-model copies them for users of the wheel, and refuses other files under their names."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ CONTENT["translate.py"] = runtime().read_bytes()
 
 @pytest.fixture
 def models(tmp_path, monkeypatch):
-    """A folder with a model that this version knows."""
+    """A folder with a model whose digest is in the table of this version."""
     (tmp_path / "models" / "ja-en").mkdir(parents=True)
     for name, content in CONTENT.items():
         (tmp_path / "models" / "ja-en" / name).write_bytes(content)

@@ -76,20 +76,20 @@ def table(here, column="by"):
 
 
 def test_words_by_frequency_by_hand(here):
-    """One: the, the, dog of "the cat sees the dog", a and barks of "a dog barks"."""
+    """Matches of system one: the, the, dog of "the cat sees the dog", a and barks of "a dog barks"."""
     assert run("--train-target", "train") == 0
     found = {group: row for (_, group), row in table(here).items()}
     # 2 matches of 3 words, for 2 of the reference; two has both
     assert found["3"] == (2, pytest.approx(100 * 2 * 2 / (3 + 2)), 100)
     # dog: 1 of 1 for 2; two 2 of 2
     assert found["2"] == (2, pytest.approx(100 * 2 * 1 / (1 + 2)), 100)
-    # cat, a, barks: a and barks match, one's cat does not; two has but the first
+    # cat, a, barks: a and barks match, one's cat does not; two has only the first
     assert found["1"] == (3, pytest.approx(100 * 2 * 2 / (3 + 3)), pytest.approx(100 * 2 * 1 / (1 + 3)))
     assert found["0"] == (1, 0, 100) and found["4"] == (0, None, None)
 
 
 def test_groups_of_lowercased_words(here):
-    """As if all of it were lower-case: the texts, and the training text that words are counted in."""
+    """--lowercase also applies to the training text that words are counted in."""
     assert run("--train-target", "train", "--sentence-groups") == 0
     expected = table(here)
     for name in ("one", "reference", "train"):
@@ -99,7 +99,7 @@ def test_groups_of_lowercased_words(here):
 
 
 def test_words_by_tag_by_hand(here):
-    """A word that matches has the reference's tag; the third "the" of one, which does not, its own."""
+    """A word that matches has the reference's tag; others, as the third "the" of one, have the system's tag."""
     assert run("--reference-tags", "reference.tags", "--system-tags", "one.tags", "--system-tags", "two.tags") == 0
     found = {group: row for (_, group), row in table(here).items()}
     assert found["D"] == (3, 100, pytest.approx(100 * 2 * 2 / (2 + 3)))
@@ -109,7 +109,7 @@ def test_words_by_tag_by_hand(here):
 
 
 def test_source_words_by_frequency_by_hand(here):
-    """Chien, linked to dog and the second the, is right where both are there; aboie has no link, so is wrong."""
+    """Chien, linked to dog and the second the, is right if both are there; aboie has no link, so it is wrong."""
     more = ["--source", "source", "--alignments", "align", "--train-source", "train.source"]
     assert run(*more) == 0
     found = {group: row for (by, group), row in table(here).items() if by.startswith("source words")}
@@ -250,7 +250,7 @@ def test_bars_keep_their_size_whatever_names_are_above_them(names):
 
 
 def test_an_interval_that_is_not_known_is_not_drawn():
-    """One of width 0 is."""
+    """An interval of width 0 is drawn."""
     pytest.importorskip("matplotlib")
     groups = Groups("words by tag", "F-measure", ["N", "V", "X"], [3, 1, 2], [[50.0, 25.0, 5.0]], [[1.0, None, 0.0]])
     (axes,) = draw_groups([groups], ["one"]).axes

@@ -17,7 +17,7 @@ ROWS = ["talo\tN;INE(SG)\ttalossa", "juokseminen\tN;ESS(PL)\tjuoksemisina", "yö
 
 @pytest.fixture(autouse=True)
 def limited():
-    """A command that would not end fails."""
+    """Fail a test whose command does not end."""
     before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("it is still running"))
     signal.alarm(LONG)
     yield
@@ -118,7 +118,7 @@ def test_marks_are_no_part_of_a_stem_where_symbols_are_decomposed(tmp_path, caps
     ],
 )
 def test_what_is_refused(tmp_path, capsys, text, more, said):
-    """In one sentence, before a row is printed."""
+    """The refusal is one sentence, before any row is printed."""
     (tmp_path / "train.tsv").write_text(text, encoding="utf-8")
     assert main(["hallucinate", str(tmp_path / "train.tsv"), *more]) == 2
     shown = capsys.readouterr()

@@ -70,7 +70,7 @@ def command(model, words, output, *more):
 
 
 def imported(folder, net, seed=0):
-    """The arrays of a network, and the folder that is made of them."""
+    """Import a network; return its arrays and the folder of the imported model."""
     target = SOURCE if net["one"] else TARGET
     arrays = write(net, (len(SOURCE), len(target)), seed)
     path = save(net, arrays, folder / "model")
@@ -79,13 +79,13 @@ def imported(folder, net, seed=0):
 
 
 def read_by_marian(net):
-    """All of its own, and of Nematus's what is not stacked, in which the two differ."""
+    """Return whether Marian reads a network: all of Marian's, and those of Nematus without stacks, which differ."""
     stacked = max(net["enc_depth"], net["dec_depth"]) > 1
     return net["kind"] != "nematus" or not (stacked or net["one"] or net["later"])
 
 
 def marian(command, model, *arguments):
-    """The fields of each line that it prints."""
+    """Run a command of Marian; return the fields of each line that it prints."""
     words = ["-v", model.with_name("source.json"), model.with_name("target.yml")]
     line = [MARIAN, command, "-m", model, *words, *arguments, "--word-scores", "--cpu-threads", "1", "-w", "100"]
     found = subprocess.run([*map(str, line)], capture_output=True, text=True, timeout=100)
@@ -94,13 +94,13 @@ def marian(command, model, *arguments):
 
 
 def symbol(row):
-    """fairseq's number of a row: the end of the sentence, unknown words, and from 4 on the others."""
+    """Return fairseq's index of a row: 2 for the end of the sentence, 3 for unknown words, from 4 on for others."""
     return {0: 2, 1: 3}.get(row, row + 2)
 
 
 @pytest.fixture
 def dtype(request):
-    """Of all parameters, those of the checkpoint too."""
+    """The number type of all parameters, also those of the checkpoint."""
     torch.set_default_dtype(request.param)
     yield request.param
     torch.set_default_dtype(torch.float32)
@@ -111,7 +111,7 @@ def dtype(request):
     *(pytest.param(name, torch.float32, marks=pytest.mark.slow) for name in PLAIN),
 ], indirect=["dtype"], ids=str)  # fmt: skip
 def test_probabilities_are_theirs(name, dtype, tmp_path):
-    """Without padding and with it, at once and step by step."""
+    """Probabilities equal the equations', with and without padding, at once and step by step."""
     net, tolerance = NETWORKS[name], 1e-5 if dtype == torch.float32 else 1e-10
     arrays, folder = imported(tmp_path, net)
     reference, rows = Reference(net, arrays), len(SOURCE if net["one"] else TARGET)
@@ -137,7 +137,7 @@ def test_probabilities_are_theirs(name, dtype, tmp_path):
 @pytest.mark.commands
 @pytest.mark.parametrize("name", ["nematus, normalised deep transitions, tied", "s2s, alternating"])
 def test_a_real_search(name, tmp_path):
-    """fairseq's commands find translations, whose scores are those that the equations give them."""
+    """fairseq's commands find the same translations, with the scores of the equations."""
     net = NETWORKS[name]
     arrays, folder = imported(tmp_path, net)
     text = "ant bee cat\nelk dog dog ant zebra\n"
@@ -169,9 +169,9 @@ def test_a_real_search(name, tmp_path):
 @pytest.mark.skipif(not MARIAN, reason="there is no Marian on PATH: `pip install pymarian` brings one")
 @pytest.mark.parametrize("name", [name for name, net in NETWORKS.items() if read_by_marian(net)])
 def test_marian_itself_gives_these_scores(name, tmp_path, monkeypatch):
-    """The toolkit's scorer and its search, sentences padded and not, against the equations and the imported model."""
+    """Marian's scorer and search, with and without padding, give the scores of the equations and the imported model."""
     net = NETWORKS[name]
-    monkeypatch.setattr(foreign, "K", foreign.M)  # Marian reads no other
+    monkeypatch.setattr(foreign, "K", foreign.M)  # Marian reads no other width
     arrays, folder = imported(tmp_path, net)
     kind = "marian-nematus" if net["kind"] == "nematus" else net["kind"]
     model = Path(save({**net, "kind": kind}, arrays, tmp_path / "given"))
@@ -198,7 +198,7 @@ def test_marian_itself_gives_these_scores(name, tmp_path, monkeypatch):
 
 
 def test_dropout_that_was_not_scaled_in_training(tmp_path):
-    """Nematus before 0.1 multiplies what matrices read, in translation, by what dropout leaves."""
+    """In translation, Nematus before 0.1 multiplies what matrices read by the share that dropout keeps."""
     net, words = network(), dictionaries(tmp_path)
     arrays = write(net, (len(SOURCE), len(TARGET)))
     path = save(net, arrays, tmp_path / "model")
@@ -238,7 +238,7 @@ def test_words_that_fairseq_has_of_its_own_and_such_as_no_file_holds(tmp_path):
 
 
 def changed(path, **options):
-    """A model's options of Nematus with others."""
+    """Change options in the file of a model of Nematus."""
     with open(f"{path}.json") as stream:
         content = json.load(stream)
     with open(f"{path}.json", "w") as stream:
@@ -246,7 +246,7 @@ def changed(path, **options):
 
 
 def rewritten(path, change):
-    """A model's arrays, changed."""
+    """Call ``change`` on the arrays of a model, and write them again."""
     with np.load(path) as archive:
         arrays = dict(archive)
     change(arrays)
@@ -254,7 +254,7 @@ def rewritten(path, change):
 
 
 def flipped(path):
-    """One bit of the file is another one."""
+    """Flip one bit of the file."""
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
@@ -322,7 +322,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("kind", REFUSED)
 def test_refuses(kind, tmp_path, capfd):
-    """In one sentence, and nothing is left behind."""
+    """A refusal is one sentence, and leaves no files."""
     change, message = REFUSED[kind]
     net, words = network(), dictionaries(tmp_path)
     path = Path(save(net, write(net, (len(SOURCE), len(TARGET))), tmp_path / "model"))
@@ -389,7 +389,7 @@ def test_refuses_a_folder_that_is_there_and_one_name_for_two_languages(tmp_path,
 
 
 def test_a_row_that_is_missing_is_where_the_file_names_it(tmp_path):
-    """``</s>`` and ``<unk>`` have the first two rows only of a file that does not name them."""
+    """``</s>`` and ``<unk>`` have the first two rows only if the file does not name them."""
     path = tmp_path / "words.json"
     path.write_text('{"the": 1, "</s>": 5, "<unk>": 2}')
     found = read_vocabulary(str(path))

@@ -23,7 +23,7 @@ LINES = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\n
 
 @pytest.fixture
 def parallel(tmp_path):
-    """Writes ``SOURCE``, ``TARGET`` and ``FILE`` of alignments, and returns the arguments of the subcommand."""
+    """A function that writes the texts and the alignments, and returns the arguments of the subcommand."""
 
     def write(source, target, alignments):
         for name, text in (("source", source), ("target", target), ("links", alignments)):
@@ -35,7 +35,7 @@ def parallel(tmp_path):
 
 
 def refused(arguments, capfd):
-    """The message with which the command refuses."""
+    """Return the message with which the command refuses its arguments."""
     assert main(arguments) == 2
     out, err = capfd.readouterr()
     assert out == "" and err.count("\n") == 1

@@ -42,7 +42,7 @@ def read(tmp_path):
 
 
 def test_words_by_hand(tmp_path):
-    """Source subwords are summed, target subwords averaged, EOS is left out; of line 1 the best hypothesis."""
+    """Source subwords are summed, target subwords averaged, EOS is left out; only the best hypothesis counts."""
     assert links(tmp_path, GENERATED, "--remove-bpe") == 0
     assert read(tmp_path) == [["a bc", "", "", "a bc"], ["xy z", "x", "", "xy z"], ["1-0 0-1", "", "", "0-0 1-1"]]
 
@@ -63,7 +63,7 @@ def test_a_word_without_a_link_stays_without():
 
 
 def test_links_are_those_of_align(runs, tmp_path):
-    """Which decodes the translations once more."""
+    """align forces the same translations, so it has to find the same links."""
     path = runs.rnnsearch / "checkpoint_best.pt"
     common = ["--user-dir", corpus.USER_DIR, "--path", path, "--cpu", "--beam", "2", "--max-len-b", "5"]
     output = corpus.run("fairseq-generate", runs.data, *common, "--print-alignment", "soft").stdout
@@ -99,7 +99,7 @@ def test_bad_input_is_refused(tmp_path, capfd, old, new, message):
 
 @pytest.mark.parametrize("subcommand", [["links"], ["replace-unk", "--source", os.devnull]])
 def test_characters_are_not_words(tmp_path, capsys, subcommand):
-    """Their alignments count characters; an UNK is one."""
+    """Alignments of a model on characters count characters; an UNK is one."""
     lines = "S-0\ta b c\nH-0\t-1\tx<unk> z\nP-0\t-1 -1 -1 -1 -1\nA-0\t0-0 2-1 3-2 4-3\n"
     (tmp_path / "generated").write_text(lines)
     assert main([*subcommand, str(tmp_path / "generated")]) == 2

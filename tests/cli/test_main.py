@@ -1,4 +1,4 @@
-"""The command as a whole: what it imports, and what all subcommands have in common."""
+"""The command: what it imports, and what all subcommands have in common."""
 
 import argparse
 import ast
@@ -98,7 +98,7 @@ def test_subcommands_on_text_need_neither_fairseq_nor_torch(texts, subcommand):
 @pytest.mark.commands
 @pytest.mark.parametrize("line", ["--help", *FOLDERS, *(f"{subcommand} --help" for subcommand in SUBCOMMANDS)])
 def test_help_imports_nothing_heavy(line):
-    """What makes an answer last seconds."""
+    """These imports would make the help take seconds."""
     heavy = {"torch", "fairseq", "fairseq_attnvariants", "matplotlib"}
     heavy |= {"numpy", "sacrebleu"} if line in ("--help", *FOLDERS) else set()
     found = python(f"""if True:
@@ -114,7 +114,7 @@ def test_help_imports_nothing_heavy(line):
 
 @pytest.mark.parametrize("subcommand", SUBCOMMANDS)
 def test_every_option_has_a_help(subcommand):
-    """It is in a docstring, where nothing else misses it."""
+    """The help is in a docstring, and no other test fails if it is missing."""
     [subcommands] = [one for one in parser([subcommand])._actions if isinstance(one, argparse._SubParsersAction)]
     described = subcommands.choices[subcommand]
     assert described.description and all(action.help for action in described._actions)
@@ -122,7 +122,7 @@ def test_every_option_has_a_help(subcommand):
 
 @pytest.mark.parametrize("subcommand", SUBCOMMANDS)
 def test_examples_can_be_copied(subcommand, capsys, monkeypatch):
-    """However narrow the terminal is; and fairseq's commands in them know the plugin."""
+    """Examples fit a narrow terminal, and fairseq's commands in them name the plugin."""
     monkeypatch.setenv("COLUMNS", "60")
     with pytest.raises(SystemExit):
         main([subcommand, "--help"])
@@ -163,7 +163,7 @@ def test_a_missing_fairseq_is_one_line(tmp_path, subcommand):
 
 
 def test_no_subcommand_imports_another():
-    """And so none can change another's behaviour."""
+    """So a change of one subcommand cannot change another."""
     for module in MODULES.values():
         tree = ast.parse((FOLDER / "subcommands" / f"{module}.py").read_text())
         imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level == 1}
@@ -177,7 +177,7 @@ def test_folders_are_those_of_the_package(capsys):
 
 
 def test_python_may_call_the_command_where_output_is_no_file(monkeypatch):
-    """As in a notebook."""
+    """In a notebook, for example, standard output is no file."""
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     assert main(["user-dir"]) == 0 and sys.stdout.getvalue().strip() == str(Path(fairseq_attnvariants.__file__).parent)
 
@@ -282,7 +282,7 @@ def test_out_of_memory_is_one_sentence(here, capfd, monkeypatch):
         assert f"score: {error}: reduce --bootstrap\n" in capfd.readouterr().err
         monkeypatch.setattr("fairseq_attnvariants_cli.subcommands.average.run", fails)
         assert main(["average", "one.pt", "two.pt", "--output", "mean.pt"]) == 2
-        assert capfd.readouterr().err.endswith(f"average: {error}\n")  # which has no such option
+        assert capfd.readouterr().err.endswith(f"average: {error}\n")  # average has no such option
     with pytest.raises(RuntimeError, match="other"):
         monkeypatch.setattr("fairseq_attnvariants_cli.subcommands.score.scores", fails_otherwise)
         main(["score", "source", "--reference", "target"])
@@ -305,7 +305,7 @@ def test_options_of_a_picture_that_is_not_drawn(here, capfd, line):
 
 @pytest.mark.commands
 def test_a_closed_standard_error_takes_nothing_else_along(here):
-    """What goes there is lost, and the rest is as it would be."""
+    """Messages are lost, and standard output stays as it would be."""
     line = f"{sys.executable} -m fairseq_attnvariants_cli {ON_TEXT['lexicon']}"
     tables = [
         subprocess.run(f"{line} {more}", shell=True, cwd=here, check=True, capture_output=True).stdout
@@ -353,7 +353,7 @@ def test_matplotlib_is_asked_for_before_a_model_is_loaded(here, capfd, monkeypat
 
 
 def test_a_refusal_leaves_standard_output_as_it_is(capfd):
-    """For a program that calls :func:`main`."""
+    """A program that calls :func:`main` can still print."""
     assert main(["check", "--arch", "nope"]) == 2
     print("hello", flush=True)
     assert capfd.readouterr().out == "hello\n"

@@ -36,7 +36,7 @@ def test_the_most_frequent_are_words():
 
 @pytest.mark.parametrize("kind", ["hard", "soft"])
 def test_words_are_mapped(kind):
-    """W puts each source word on the target word with its number, beside the one before."""
+    """W maps each source word next to the target word of the same number, towards the one before."""
     bridged = system(bridge_direct=kind, encoder_embed_dim=8, decoder_embed_dim=4)
     with torch.no_grad():
         bridged.model.decoder.bridge.projection.weight.copy_(torch.eye(8)[:4])

@@ -44,7 +44,7 @@ Generate test with beam=2: BLEU4 = 0.00
 
 @pytest.fixture
 def command(tmp_path):
-    """Writes the generated output, the raw text and the table, and returns the arguments of the subcommand."""
+    """A function that writes the generated output, the raw text and the table, and returns the arguments."""
 
     def write(generated=GENERATED, raw=RAW, table="cat\tkatze\t9\t0.9\ndog\thund\n"):
         for name, text in (("generated", generated), ("raw", raw), ("table", table)):
@@ -187,7 +187,7 @@ A-1	0.9,0.1 0.1,0.9
 
 
 def test_of_a_model_that_copies_an_unk_takes_the_word_that_was_copied(command, tmp_path, capfd):
-    """Of those that the target dictionary lacks, or the source dictionary; if there are none, as ever."""
+    """Candidates are source words that the source or the target dictionary lacks; without any, all words are."""
     (tmp_path / "dict.txt").write_text("the 9\nBob 3\nmet 2 #fairseq:overwrite\n<unk> 1 #fairseq:overwrite\nZoe 1\n")
     arguments = [*command(SOFT, "the Zoe Ada met Bob\nthe\n"), "--copied", str(tmp_path / "dict.txt"), "--detailed"]
     assert main(arguments) == 0
@@ -220,7 +220,7 @@ def test_standard_input_serves_once(command, capfd, monkeypatch):
     assert "only one text can be standard input" in capfd.readouterr().err
 
 
-# ---- the whole way, through the real commands
+# ---- all steps, with the real commands
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,7 @@ SEARCH = ["--cpu", "--beam", "2", "--max-len-b", "10"]
 
 
 def searched(arguments):
-    """Options of the search, where something is translated."""
+    """Return the options of the search if something is translated, otherwise ``--cpu`` alone."""
     arguments = [*map(str, arguments), "--"]
     bare = "--gen-subset" in arguments and arguments[arguments.index("--gen-subset") + 1].startswith("--")
     files = [arguments[k + 1] for k, one in enumerate(arguments) if one == "--measure"]
@@ -131,7 +131,7 @@ def test_translations_are_of_joined_words(sweep, runs):
 
 
 def test_an_unknown_word_of_a_translation_is_none_of_the_reference(runs, monkeypatch):
-    """Else translating nothing would be right where the reference has a word that the dictionary lacks."""
+    """Otherwise ``<unk>`` would be right where the reference has a word that the dictionary lacks."""
     monkeypatch.setattr("fairseq_attnvariants_cli.systems.model.generate", lambda system, text, options: text)
     [one, _] = sorted(runs.iterdir())
     results(one)
@@ -163,13 +163,13 @@ def test_intervals_and_p_are_those_of_scipy(seeds):
 
 
 def test_holm():
-    """Holm's own definition, one p after the other: the smallest is multiplied by all, the next by one fewer."""
+    """Holm's definition: the smallest p is multiplied by the number of all, the next one by one fewer, and so on."""
     assert holm([0.03, None, 0.01, 0.04]) == pytest.approx([0.06, None, 0.03, 0.06])
     assert holm([0.9, 0.8]) == [1, 1] and holm([]) == []
 
 
 def made(scores, **options):
-    """A summary of made-up scores, ``{system: {subset: values of seeds 1, 2, ...}}``, as the columns of each row."""
+    """Return the rows of a summary of synthetic scores, ``{system: {subset: values of seeds 1, 2, ...}}``."""
     some = dict(
         gen_subset=["easy", "hard"], dial=None, baseline="a", margin=None, less_is_better=[], measures={"X": "x"}
     )
@@ -210,7 +210,7 @@ def test_the_verdict_over_a_dial_is_at_its_hardest_value():
 
 @pytest.mark.parametrize("easy", [{}, {"easy": [50.0]}, {"easy": [50.0, 52.0]}], ids=["no", "one", "two"])
 def test_nothing_is_shown_to_grow_from_a_test_set_that_is_not_measured_with_every_seed(easy):
-    """The easiest test set lacks some seeds, of the system or, so that nothing grows at all, of the baseline too."""
+    """The easiest test set lacks some seeds of the system, of the baseline, or of both."""
     hard = {"hard": SCORES["b"]["hard"]}
     assert made({"a": SCORES["a"], "b": {**easy, **hard}}, dial=DIAL)[-1]["X verdict"] == "open"
     assert made({"a": {**easy, "hard": HARD}, "b": {**SCORES["b"], **hard}}, dial=DIAL)[-1]["X verdict"] == "open"
@@ -218,7 +218,7 @@ def test_nothing_is_shown_to_grow_from_a_test_set_that_is_not_measured_with_ever
 
 
 def test_a_dial_begins_where_the_measure_does():
-    """Nobody has a score where a text has nothing to measure, such as cognates; there the next value is the easiest."""
+    """No system has a score if a text has nothing to measure, no cognates, say; then the next value is the easiest."""
     dial, subsets = Dial("distance", ["0", "8", "16"]), ["none", "easy", "hard"]
     assert made(SCORES, dial=dial, gen_subset=subsets)[-1]["X verdict"] == "shown"
     falls = {"a": SCORES["a"], "b": {"easy": [90.0, 92.0, 95.0], "hard": SCORES["b"]["hard"]}}
@@ -288,7 +288,7 @@ def test_only_what_is_new_is_translated(runs, tmp_path):
 
 
 def test_translations_replace_links_and_are_not_written_through_them(runs, tmp_path):
-    """Somebody else's folder of runs may have links to files of whoever reads them."""
+    """Links in a folder of runs from somebody else could point to files of the user."""
     [one, _] = sorted(runs.iterdir())
     results(one)
     paths = [next(one.glob(f"translations/test-*.{side}.txt")) for side in ("hypothesis", "reference")]
@@ -311,7 +311,7 @@ def test_other_data_in_the_same_folder_are_translated_again(sweep, tmp_path):
     results(run, "--data", folders)
     for path in data.glob("valid.*"):
         shutil.copy(path, str(path).replace("valid.", "test."))
-    (data / "test.old").mkdir()  # which is none of them
+    (data / "test.old").mkdir()  # not a file of the test set
     results(run, "--data", folders)
     old, new = sorted(run.glob("translations/*.hypothesis.txt"), key=lambda path: path.stat().st_mtime_ns)
     assert old.read_text() != new.read_text()
@@ -320,7 +320,7 @@ def test_other_data_in_the_same_folder_are_translated_again(sweep, tmp_path):
 
 
 def test_translations_go_with_what_the_data_folder_holds(sweep, tmp_path):
-    """Wherever it is, and however old; and stay where it is gone."""
+    """Translations stay valid if the data folder moves, if its files have new times, and if it is gone."""
     run = shutil.copytree(next(sweep.glob("rnnsearch-1-*")), tmp_path / "run")
     shutil.rmtree(run / "translations", ignore_errors=True)
     data = shutil.copytree(find_runs([str(run)], "checkpoint_best.pt")[0].data, tmp_path / "data")
@@ -343,7 +343,7 @@ def test_a_run_in_a_folder_with_a_colon(sweep, tmp_path):
 
 @pytest.mark.parametrize("suffix,beginning", [("tex", "\\begin{tabular}"), ("md", "| system"), ("csv", "system,seeds")])
 def test_formats(suffix, beginning, sweep, tmp_path):
-    """The same in each of them."""
+    """Every format has the numbers of the JSON table."""
     baseline = ["--baseline", "rnnsearch"]
     results(sweep, *baseline, "--table", tmp_path / f"table.{suffix}")
     text = (tmp_path / f"table.{suffix}").read_text()
@@ -427,7 +427,7 @@ def test_a_folder_that_is_a_link_and_a_line_too_long_for_ter(sweep, tmp_path, ca
 
 
 def test_names_of_systems(sweep):
-    """Those of one architecture are told apart by the options in which they differ; seeds and folders are none."""
+    """Systems of one architecture are named after the options that differ, except seeds and folders."""
     runs = find_runs([str(sweep)], "checkpoint_best.pt")
     assert runs[0].options["common.fp16"] == "False" and runs[0].options["checkpoint.finetune_from_model"] == "None"
     for more, name in (
@@ -486,7 +486,7 @@ def test_what_changes_a_training_makes_a_system(group, option):
 
 
 def test_what_a_table_cannot_show_is_said(sweep, tmp_path, capfd):
-    """A run that is not finished, one that has no checkpoint, and a baseline that was trained otherwise."""
+    """Messages name a run that is not finished, one without a checkpoint, and a baseline with another training."""
     names = sorted(path.name for path in sweep.iterdir() if path.is_dir())
     for name in names:
         shutil.copytree(sweep / name, tmp_path / name)
@@ -588,7 +588,7 @@ def test_of_two_logs_the_newer_counts(sweep, tmp_path):
 
 
 def test_only_files_are_logs_and_the_last_name_counts_of_equally_old_ones(tmp_path):
-    """TensorBoard's folder may be called so, and a link may lead nowhere."""
+    """TensorBoard's folder may have the name of a log, and a link may be broken."""
     (tmp_path / "board.log").mkdir()
     (tmp_path / "old.log").symlink_to(tmp_path / "none")
     for number in range(9):
@@ -682,7 +682,7 @@ def test_a_log_that_was_cut_off(sweep, tmp_path):
 
 
 def test_a_log_of_a_long_training_that_diverged(sweep, tmp_path):
-    """fairseq logs numbers of updates as it logs measures; what is no number is no point."""
+    """fairseq logs large numbers of updates in scientific notation; infinity and NaN are no points."""
     logged = [("9.5", "999999"), ("9.25", "1e+06"), ("inf", "1.1e+06"), ("nan", "1.2e+06"), ("9", "1.23457e+06")]
     lines = [f"valid | epoch 001 | valid on 'valid' subset | ppl {ppl} | num_updates {n}" for ppl, n in logged]
     (tmp_path / "train.log").write_text("\n".join(lines))
@@ -705,7 +705,7 @@ def test_a_system_without_any_score_is_not_tested():
 
 
 def test_a_measure_of_a_file_is_the_files(sweep, tmp_path):
-    """Also if it is called as one that is computed on the way."""
+    """A measure of a file may have the name of one that is computed together with another measure."""
     (tmp_path / "numbers").write_text("7\n" * 12)
     measures = ["--measure", "1-gram BLEU", "--measure", f"1-gram precision={tmp_path / 'numbers'}"]
     results(sweep, *measures, "--table", tmp_path / "table.json")
@@ -755,7 +755,7 @@ def test_no_minus_precedes_zeros():
 
 
 def test_a_new_checkpoint_is_translated_again(runs):
-    """As a training that goes on writes it under the same name."""
+    """A training that goes on writes new checkpoints under the same name."""
     [run], [later] = (find_runs([str(folder)], "checkpoint_best.pt") for folder in sorted(runs.iterdir()))
     results(run.folder)
     shutil.copy(later.checkpoint, run.checkpoint)
@@ -767,7 +767,7 @@ def test_a_new_checkpoint_is_translated_again(runs):
 
 
 def test_updates_and_hours_are_the_checkpoints():
-    """Whose optimizer may have been another one before."""
+    """The last entry of the history counts, since the optimizer may have been another one before."""
     state = {"cfg": {"task": {"data": "bin"}, "common": {"seed": 3}, "model": {"_name": "dl4mt"}}, "model": {}}
     state |= {"extra_state": {"previous_training_time": 5400.0}}
     state |= {"optimizer_history": [{"num_updates": 7}, {"num_updates": 9}]}
@@ -776,7 +776,7 @@ def test_updates_and_hours_are_the_checkpoints():
 
 
 def test_lines_over_a_dial_are_means_and_bands_their_intervals():
-    """Where one seed is known, the band has a gap, and where none is, the line has none of its points."""
+    """With one seed, the band has a gap; without any seed, the line has no point."""
     pytest.importorskip("matplotlib")
     scores = {"a": {"easy": [1.0, 3.0], "hard": [5.0]}, "b": {"hard": [2.0, 4.0]}}
     places = {

@@ -39,7 +39,7 @@ def checkpoint(tmp_path):
 
 @pytest.fixture
 def folder(checkpoint):
-    """The same without pickle."""
+    """The folder of that model without pickle."""
     output = checkpoint.with_name("exported")
     assert main(export(checkpoint, "model.pt", output)) == 0
     return output
@@ -55,7 +55,7 @@ def test_the_same_translations(checkpoint, folder):
     assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
     decoder = other.models[0].decoder
     assert decoder.output_projection.weight is decoder.embed_tokens.weight
-    assert "decoder.output_projection.weight" not in load_file(folder / "model.safetensors")  # once is enough
+    assert "decoder.output_projection.weight" not in load_file(folder / "model.safetensors")  # stored once
 
 
 def test_of_several_folders_the_first_has_the_dictionaries(checkpoint, folder):
@@ -65,7 +65,7 @@ def test_of_several_folders_the_first_has_the_dictionaries(checkpoint, folder):
 
 
 def test_twice_there_and_back(folder):
-    """Such a folder is a model as any other."""
+    """An exported folder can be exported again."""
     output = folder.with_name("again")
     assert main(export(folder, "model.safetensors", output)) == 0
     for name in FILES:
@@ -73,7 +73,7 @@ def test_twice_there_and_back(folder):
 
 
 def test_languages_are_those_that_fairseq_finds_in_the_data_folder(checkpoint, tmp_path):
-    """It has binarised text, and the other folder has none."""
+    """If the checkpoint names no languages, those of the binarised text are stored."""
     state = torch.load(checkpoint / "model.pt", weights_only=True)
     state["cfg"]["task"].update(source_lang=None, target_lang=None)
     (checkpoint / "train.xx-yy.xx.idx").touch()
@@ -125,7 +125,7 @@ def test_fairseq_reads_it(checkpoint, folder):
 
 
 def summed(folder, change=None):
-    """Let the configuration have a change, and the sum of the model's file as it is now."""
+    """Write the configuration after ``change``, with the checksum of the model's file as it is now."""
     path = folder / "config.json"
     content = json.loads(path.read_text())
     content["sha256"]["model.safetensors"] = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
@@ -135,7 +135,7 @@ def summed(folder, change=None):
 
 
 def with_parameters(folder, change):
-    """Let the model have other parameters, of which the configuration knows."""
+    """Write the model after ``change(parameters)``, with its checksum in the configuration."""
     parameters = load_file(folder / "model.safetensors")
     change(parameters)
     save_file(parameters, folder / "model.safetensors")
@@ -221,7 +221,7 @@ def test_refuses(kind, folder):
 
 
 def refused(capfd, arguments):
-    """The one sentence that says why nothing is written."""
+    """Return the one sentence of a refusal, after which nothing is written."""
     capfd.readouterr()
     assert main(arguments) == 2
     [line] = capfd.readouterr().err.splitlines()

@@ -48,7 +48,7 @@ def test_accuracy_by_hand():
 
 
 def test_one_line_has_neither_interval_nor_p():
-    """All its resamples are the same, so that any difference would look significant."""
+    """All resamples of one line are the same, so that any difference would look significant."""
     rows = scores([("one", ["a b c"]), ("two", ["a c c"])], [["a b c"]], metrics("none", False, 2), samples=50)
     assert all(row.interval is row.p is None and "bs:" not in row.signature for row in rows)
 
@@ -71,7 +71,7 @@ def test_bootstrap_is_paired_against_the_first_system():
 
 @pytest.fixture
 def command(tmp_path):
-    """Writes the texts, and returns the arguments of the subcommand."""
+    """A function that writes the texts and returns the arguments of the subcommand."""
     texts = {"one": SYSTEMS[0][1], "two": SYSTEMS[1][1], "reference": REFERENCES[0], "source": ["s " * 6, "s " * 3]}
 
     def write(**changed):

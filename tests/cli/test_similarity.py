@@ -13,7 +13,7 @@ from fairseq_attnvariants_cli.text.files import UserError
 
 
 def attention(steps, columns, *looks):
-    """Weights that are 0 but for ``(step, column, weight)``."""
+    """Return weights that are 0 except ``(step, column, weight)``."""
     weights = np.zeros((steps, columns))
     for step, column, weight in looks:
         weights[step, column] = weight
@@ -63,7 +63,7 @@ def arguments(characters, *more):
 
 
 def test_the_share(runs, characters, tmp_path):
-    """Of all words of the text, as they occur."""
+    """The share is of all running words of the text."""
     tables = ["--table", tmp_path / "share.json", "--words", "5", "--word-table", tmp_path / "words.json"]
     more = ["--threshold", "0", "--max-len-b", "12", "--gen-subset", "valid", *tables]
     assert main(arguments(characters, *more)) == 0
@@ -72,7 +72,7 @@ def test_the_share(runs, characters, tmp_path):
     [share] = json.loads((tmp_path / "share.json").read_text())
     largest = [share.pop(level) for level in ("largest weight of a word", "of a character")]
     assert share == {"words": len(words), "similar": similar, "%": 100 * similar / len(words)} and similar > 0
-    assert 1 > largest[0] > largest[1] > 0  # before it has learned, it looks at all of few words, or of many characters
+    assert 1 > largest[0] > largest[1] > 0  # untrained attention is spread over few words, or many characters
     listed = json.loads((tmp_path / "words.json").read_text())
     assert len(listed) == min(5, similar) and {(row["word"], row["characters"]) for row in listed} == {("ibex", 4)}
 

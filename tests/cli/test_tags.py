@@ -19,7 +19,7 @@ TAGS = st.lists(st.sampled_from(["N", "V", "D"]), min_size=1, max_size=5)
 
 @st.composite
 def aligned(draw):
-    """A pair in which each target word has one link; its words are their tags."""
+    """Draw a pair of sentences with one link for each target word; its words are their tags."""
     source, target = draw(TAGS), draw(TAGS)
     chosen = draw(st.lists(st.integers(0, len(source) - 1), min_size=len(target), max_size=len(target)))
     return Aligned(source, target, [(i, j) for j, i in enumerate(chosen)], source, target)
@@ -59,7 +59,7 @@ def test_every_target_tag_is_shared_out(pairs):
 
 
 def test_overtranslation_by_hand():
-    """Of Hong Kong, Hong comes three times and Kong twice."""
+    """The translation Hong Kong has Hong three times and Kong twice."""
     links = [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4), (2, 5), (2, 6)]
     first = Aligned(
         ["hk", "x", "y"], ["Hong", "Kong", "Hong", "Kong", "Hong", "is", "Is"], links, ["N", "N", "V"], None
@@ -86,7 +86,7 @@ def test_tags_add_up_to_all_words(pairs):
 
 @pytest.fixture
 def command(tmp_path):
-    """Writes the files and returns the arguments of a subcommand."""
+    """A function that writes the files and returns the arguments of a subcommand."""
 
     def write(subcommand, *more, **changed):
         files = dict(source="a b\n\nc\n", target="x y z\n\nw w\n", align="0-0 1-1 1-2\n\n0-0 0-1\n")

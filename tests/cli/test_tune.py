@@ -1,4 +1,4 @@
-"""tune: penalties of a search, against fairseq-generate with each."""
+"""The subcommand tune: its table equals searches of fairseq-generate with each of the penalties."""
 
 import json
 import re
@@ -32,7 +32,7 @@ def learned(runs, tmp_path_factory):
 
 
 def generated(runs, path, lenpen, strength):
-    """The BLEU that fairseq-generate prints."""
+    """Return the BLEU that fairseq-generate prints."""
     options = ["--user-dir", USER_DIR, "--path", path, "--cpu", "--gen-subset", "valid"]
     options += ["--beam", "8", "--lenpen", lenpen, "--scoring", "sacrebleu", "--sacrebleu-tokenizer", "none"]
     options += ["--model-overrides", f"{{'coverage_penalty': {strength}}}", "--max-len-b", "12"]
@@ -70,7 +70,7 @@ def test_the_table_is_what_searches_with_each_give(runs, learned, capfd):
 
 
 def test_the_reference_is_its_text(runs, tmp_path, capfd):
-    """A word that the model does not know is one word, whatever the tokeniser; binarised, it would be cut to pieces."""
+    """An unknown word is one word for every tokeniser; in binarised text, a tokeniser would cut ``<<unk>>``."""
     lines = (runs.text / "test.yy").read_text().splitlines()
     (tmp_path / "unknown").write_text("".join(" ".join("zzz" for _ in line.split()) + "\n" for line in lines))
     arguments = [runs.data, "--path", runs.rnnsearch / "checkpoint_last.pt", "--cpu", "--max-len-b", 12, "--lenpen", 1]
@@ -129,7 +129,7 @@ def test_a_table_that_cannot_be_written_is_refused_before_anything_is_read(capfd
 
 
 def test_the_length_ratio_is_of_words_to_the_references(runs, capfd):
-    """The search may and must write one word for each sentence."""
+    """The search writes exactly one word for each sentence."""
     arguments = [runs.data, "--path", runs.rnnsearch / "checkpoint_last.pt", "--cpu", "--max-len-b", 1, "--lenpen", 1]
     assert main(["tune", *map(str, arguments), "--coverage-penalty", "0", "--gen-subset", "test", "--json"]) == 0
     [row] = json.loads(capfd.readouterr().out)

@@ -20,7 +20,7 @@ SAME = "no relevant difference"
 
 @pytest.mark.parametrize("gain,half,margin,grows,expected", [
     (4, 3, None, True, "shown"),
-    (4, 3, 8, True, SAME),  # what lies within the margin does not matter, whatever its sign
+    (4, 3, 8, True, SAME),  # an interval within the margin is not relevant, whatever its sign
     (-4, 3, 8, True, SAME),
     (4, 3, 6, True, "shown"),
     (-4, 3, 6, True, "refuted"),
@@ -37,12 +37,12 @@ def test_the_first_word_that_fits(gain, half, margin, grows, expected):
 
 
 def made(n, gain, half):
-    """The estimate of an interval by Student's t."""
+    """Return the estimate with this mean and this half of the interval, by Student's t."""
     return Estimate(n, gain, half, float(2 * stats.t.sf(abs(gain) / half * stats.t.ppf(0.975, n - 1), n - 1)))
 
 
 def test_the_family_decides():
-    """Holm's p is of all in the family that have three seeds, and of no other."""
+    """Holm's p counts the comparisons of the family with at least three seeds, and no others."""
     clear, hair = made(5, 4.0, 1.0), made(5, 4.0, 3.9)
     assert [word for word, _ in verdicts([Comparison(hair)])] == ["shown"]
     few = [Comparison(estimate([3.0])), Comparison(estimate([3.0, 3.1])), Comparison(None)]
@@ -59,7 +59,7 @@ def test_equal_differences_are_tested_by_their_signs():
         found = estimate([2.0] * n)
         assert (found.mean, found.p) == (2, signs.pvalue) and (found.margin == 0) == (signs.pvalue <= 0.05) == (n >= 6)
         assert estimate([0.0] * n) == Estimate(n, 0.0, found.margin, 1.0)
-    assert estimate([0.1 + 0.2, 0.3]).p == 0.5  # equal but for arithmetic
+    assert estimate([0.1 + 0.2, 0.3]).p == 0.5  # equal except for rounding
     assert estimate([1e-10, 2e-10, 3e-10]).p > 0.05  # small, and not equal
 
 
@@ -70,7 +70,7 @@ def test_growth_is_over_seeds_that_are_measured_at_both_ends():
 
 
 def families(differences, margin=None):
-    """The words of each family, of differences that are families x comparisons x seeds."""
+    """Yield the verdicts of each family, from differences, families x comparisons x seeds."""
     n = differences.shape[-1]
     tests = stats.ttest_1samp(differences, 0, axis=-1)
     half = tests.confidence_interval().high - differences.mean(-1)
@@ -86,12 +86,12 @@ def families(differences, margin=None):
 
 
 def wrong(differences):
-    """The share of the families in which something is shown or refuted."""
+    """Return the share of the families in which something is shown or refuted."""
     return mean(not {"shown", "refuted"}.isdisjoint(words) for words in families(differences))
 
 
 def at_most(share, trials):
-    """A share, and two of its standard errors."""
+    """Return a share plus two of its standard errors."""
     return share + 2 * math.sqrt(share * (1 - share) / trials)
 
 
@@ -117,7 +117,7 @@ def test_differences_of_two_values_are_shown_or_refuted_in_at_most_five_percent(
 
 @pytest.mark.parametrize("seeds", [3, 5, 10])
 def test_an_effect_within_the_margin_is_no_relevant_difference(seeds):
-    """An effect of half a margin, which the test would find; of one margin at most 2.5 % are called so."""
+    """An effect of half a margin is called so, though the test finds it; one of a margin in at most 2.5 % of cases."""
     noise = np.random.default_rng(seeds).normal(0, 1, (1000, 4, seeds))
     words = [word for family in families(0.5 + noise / 50, margin=1) for word in family]
     assert words.count(SAME) > 0.99 * len(words)
@@ -128,7 +128,7 @@ def test_an_effect_within_the_margin_is_no_relevant_difference(seeds):
 
 @pytest.mark.parametrize("deviation", [0.3, 1, 2])
 def test_so_many_seeds_decide(deviation):
-    """Four of five intervals lie within the margin if there is no difference, and with one seed less fewer do."""
+    """Without a difference, four of five intervals are within the margin; with one seed less, fewer are."""
     n = seeds_to_decide(made(3, 0.4, stats.t.ppf(0.975, 2) * deviation / math.sqrt(3)), 1)
     for seeds, enough in ((n, True), (n - 1, False)) if n > 3 else ((n, True),):
         noise = np.random.default_rng(n).normal(0, deviation, (3000, 1, seeds))

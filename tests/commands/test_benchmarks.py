@@ -1,4 +1,4 @@
-"""The benchmarks, tried on small models, and what they compute from their measurements."""
+"""The benchmarks on small models, and what they compute from their measurements."""
 
 import json
 import os
@@ -97,14 +97,14 @@ def test_the_pages_have_what_was_measured_on_a_gpu():
     ("speed.py", "--batches 1 --archs dl4mt", r"generation, beam 5, .*\n.*\n  dl4mt +[\d.]+ +x[\d.]+ "),
 ])  # fmt: skip
 def test_those_of_a_cpu(script, line, row):
-    """At a size at which nothing can be said about speed."""
+    """The sizes are too small to measure speed."""
     tiny = "--embed 8 --hidden 16 --vocabulary 40 --batch 3 --length 6 --rounds 1"
     done = corpus.run("python.script", BENCHMARKS / script, *tiny.split(), *line.split())
     assert re.search(row, done.stdout), done.stdout
 
 
 def test_exported_models_against_the_stock_lstm():
-    """At a size at which nothing can be said about speed."""
+    """The sizes are too small to measure speed."""
     tiny = "--sizes 8/16 --archs rnnsearch --ways float32 int8 --vocabulary 60 --batch 3 --sentences 2 --words 4"
     done = call(SCRIPTS / "python", "deployed.py", *tiny.split(), "--rounds", 1)
     assert done.returncode == 0, done.stderr
@@ -192,7 +192,7 @@ def test_random_text_has_the_lengths_and_words_that_are_asked_for():
     dictionary, *sides = speed.sample_text(given)
     assert len(dictionary) == 40
     for sentences, mean in zip(sides, (20, 30)):
-        lengths = [len(sentence) - 1 for sentence in sentences]  # without the end
+        lengths = [len(sentence) - 1 for sentence in sentences]  # without EOS
         assert len(lengths) == 200 and statistics.mean(lengths) == pytest.approx(mean, abs=0.7)
         assert statistics.stdev(lengths) == pytest.approx(0.25 * mean, rel=0.15)
         assert {*torch.cat([sentence[:-1] for sentence in sentences]).tolist()} == {*range(5, 40)}

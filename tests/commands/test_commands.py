@@ -35,7 +35,7 @@ def generate(data, path, *more, check=True):
 
 
 def lines(text, mark):
-    """``{sentence: [fields, ...]}`` of the lines that begin with a mark."""
+    """Return ``{sentence: [fields, ...]}`` of the lines that begin with a mark."""
     found = {}
     for line in text.splitlines():
         if re.match(rf"{mark}-\d+\t", line):
@@ -45,7 +45,7 @@ def lines(text, mark):
 
 
 def test_resuming_changes_nothing(data, trained, tmp_path):
-    """Stopped in the middle of an epoch and started again, the weights are those of a run without a stop."""
+    """A run that stops in the middle of an epoch and resumes ends in the weights of a run without a stop."""
     stop = ["--max-update", "20", "--save-interval-updates", "20"]
     run("fairseq-train", *train_arguments(data, tmp_path, *stop, *SMOOTHED))
     again = run("fairseq-train", *train_arguments(data, tmp_path, "--max-epoch", "2", *SMOOTHED))
@@ -58,7 +58,7 @@ def test_resuming_changes_nothing(data, trained, tmp_path):
 
 @pytest.mark.parametrize("patience", [0, 1])
 def test_resuming_keeps_what_a_plateau_has_seen(data, tmp_path, patience):
-    """The checkpoint is of before the scheduler sees the epoch's loss; here only a tenth of the best loss is better."""
+    """A checkpoint is written before the scheduler sees the epoch's loss; here only a tenth of the best is better."""
     plateau = [
         "--lr-scheduler",
         "reduce_lr_on_plateau",
@@ -166,7 +166,7 @@ def test_hydra_gives_the_same_model(data, tmp_path):
 
 @pytest.mark.parametrize("full", [False, True])
 def test_a_refusal_by_hydra_is_a_sentence(full, data, tmp_path):
-    """Without a traceback, unless hydra is asked for it."""
+    """There is a traceback only if HYDRA_FULL_ERROR is set."""
     result = run(
         "fairseq-hydra-train", "--config-dir", package_dir() / "config", "--config-name", "train",
         f"common.user_dir={USER_DIR}", f"task.data={data}", "common.cpu=true", "model.encoder_layers=0", cwd=tmp_path,
@@ -177,7 +177,7 @@ def test_a_refusal_by_hydra_is_a_sentence(full, data, tmp_path):
 
 
 def rdrop(arch, data, folder, *more):
-    """The arguments of a training with R-Drop."""
+    """Return the arguments of a training with R-Drop."""
     criterion = ["--criterion", "label_smoothed_cross_entropy_with_costs", "--label-smoothing", "0.1"]
     more = [*criterion, "--rdrop-weight", "5", "--dropout", "0.3", "--decoder-out-embed-dim", "16", *more]
     return train_arguments(data, folder, *more, arch=arch)
@@ -185,7 +185,7 @@ def rdrop(arch, data, folder, *more):
 
 @pytest.mark.parametrize("arch,more", [("conddec", []), ("lstm", []), ("dl4mt", ["--student-forcing", "0.5"])])
 def test_rdrop_that_was_stopped(data, tmp_path, arch, more, caplog):
-    """Gone on in the middle of an epoch, it ends in the same weights; training logs the divergence, validation not."""
+    """A training that resumes within an epoch ends in the same weights; only training logs the divergence."""
     train_here(*rdrop(arch, data, tmp_path / "whole", *more, "--max-update", "20", "--log-interval", "5"))
     logged = [line for line in caplog.messages if "rdrop_loss" in line]
     assert logged and not [line for line in logged if "valid on" in line]
@@ -227,11 +227,11 @@ def test_fertility_criterion_trains_validates_and_selects(data, tmp_path):
 
 
 @pytest.mark.parametrize("criterion", [
-    ["label_smoothed_cross_entropy_with_alignment", "--alignment-lambda", "1"],  # fairseq's own
+    ["label_smoothed_cross_entropy_with_alignment", "--alignment-lambda", "1"],  # fairseq's criterion
     ["label_smoothed_cross_entropy_with_costs", "--alignment-weight", "1"],
 ])  # fmt: skip
 def test_guided_alignment(data, tmp_path, criterion):
-    """Attention goes where the links point, the words of the reversed sentence."""
+    """Attention follows the links, to the words of the reversed sentence."""
     for side in ("xx", "yy"):
         shutil.copy(data.parent / f"train.{side}", tmp_path)
     (tmp_path / "train.links").write_text(reversed_links(data.parent / "train.xx"))
@@ -277,7 +277,7 @@ def test_costs_left_out_are_warned_of(data, tmp_path):
 
 
 def test_bridging_criterion_from_a_warm_start(data, trained, tmp_path):
-    """What the baseline has is taken over, the rest is trained; afterwards its checkpoint is not needed any more."""
+    """Parameters of the baseline are taken, the rest is trained; afterwards its checkpoint is not needed any more."""
     baseline = tmp_path / "baseline.pt"
     shutil.copy(trained / "checkpoint_best.pt", baseline)
     options = ["--bridge-source", "--bridge-direct", "hard", "--warm-start", baseline, "--lr", "1e-9"]
@@ -298,10 +298,10 @@ def test_bridging_criterion_from_a_warm_start(data, trained, tmp_path):
 
 
 class TestBadInput:
-    """Each ends in one clear sentence (fairseq's own, where it stops before our code runs)."""
+    """Each error ends in one clear sentence, which is fairseq's if it stops before this package's code runs."""
 
     def failure(self, process):
-        """The last line of a process that failed."""
+        """Return the last line of a process that failed."""
         assert process.returncode != 0
         return process.stderr.strip().splitlines()[-1]
 

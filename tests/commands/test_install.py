@@ -1,4 +1,4 @@
-"""What a wheel, an editable install and a source archive bring, and what uninstalling leaves: nothing."""
+"""A wheel, an editable install and a source archive have all files, and uninstalling leaves none."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ import pytest
 
 
 def missing():
-    """Why a wheel cannot be built here; the tests use what is installed, and no network."""
+    """Return why no wheel can be built here, or None; the tests use installed packages, and no network."""
     for package, oldest in (("setuptools", 77), ("pip", 23)):
         try:
             if int(version(package).split(".")[0]) < oldest:
@@ -64,7 +64,7 @@ def wheels(sources, tmp_path_factory):
 
 def package_files(folder):
     files = [path for name in corpus.PACKAGES for path in folder.glob(f"{name}/**/*") if path.is_file()]
-    own = {"FORMAT.md", "README.md", "pyproject.toml"}  # of the runtime's own distribution
+    own = {"FORMAT.md", "README.md", "pyproject.toml"}  # of the runtime's distribution
     return {path.relative_to(folder).as_posix() for path in files if path.name not in own}
 
 
@@ -81,7 +81,7 @@ def test_wheel_holds_the_whole_package_and_the_startup_file(sources, wheels):
 
 
 def test_source_archive_builds_the_same_wheel(sources, wheels, tmp_path):
-    """Of what is in it alone."""
+    """The archive alone is enough to build the wheel."""
     build = "import sys, setuptools.build_meta as backend; backend.build_sdist(sys.argv[1])"
     run(sys.executable, "-c", build, tmp_path, cwd=sources)
     with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
@@ -119,7 +119,7 @@ def test_hook_is_there_from_the_start_and_gone_after_uninstalling(sources, wheel
 
 @pytest.mark.parametrize("folder", ["clean", "beside other things"])
 def test_bare_name_works_from_any_folder(wheels, tmp_path, folder):
-    """``--user-dir fairseq_attnvariants`` beside an installed fairseq, here only the folder of one."""
+    """``--user-dir fairseq_attnvariants`` works next to an installed fairseq, here an empty folder."""
     site, cwd = tmp_path / "site", tmp_path / folder
     with ZipFile(wheels["plain"]) as wheel:
         wheel.extractall(site)
@@ -141,7 +141,7 @@ def test_bare_name_works_from_any_folder(wheels, tmp_path, folder):
 
 
 def test_an_installed_wheel_trains_and_translates(wheels, tmp_path):
-    """``fairseq-train --user-dir fairseq_attnvariants`` from an empty folder, fairseq installed beside the wheel."""
+    """``fairseq-train --user-dir fairseq_attnvariants`` works in an empty folder, with fairseq and the wheel."""
     text, here, environment = tmp_path / "text", tmp_path / "empty", tmp_path / "environment"
     for folder in (text, here):
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""Several processes, shards of data and other machines, through fairseq's own engine."""
+"""Several processes, shards of data and other machines, through fairseq's training code."""
 
 import pytest
 import torch
@@ -34,7 +34,7 @@ def torchrun(processes, *arguments):
     (2, "bridge_direct", ["--criterion", SMOOTHED]),
 ])  # fmt: skip
 def test_processes_agree_with_one(processes, arch, more, data, tmp_path):
-    """The batches of an update, at the same time or one after the other: the same weights but for rounding."""
+    """Several processes end in the same weights as one with ``--update-freq``, except for rounding."""
     many, one = tmp_path / "many", tmp_path / "one"
     torchrun(processes, *train_arguments(data, many, *UPDATES, *more, arch=arch))
     run("fairseq-train", *train_arguments(data, one, "--update-freq", processes, *UPDATES, *more, arch=arch))
@@ -45,7 +45,7 @@ def test_processes_agree_with_one(processes, arch, more, data, tmp_path):
 
 
 def test_processes_go_on(data, tmp_path):
-    """The second one gets what the first one has read, the Namespace of sgd's options too."""
+    """The second process gets the checkpoint that the first one read, also the Namespace of sgd's options."""
     folder = tmp_path / "two"
     for epochs in ("1", "2"):
         out = torchrun(2, *train_arguments(data, folder, "--max-epoch", epochs, "--optimizer", "sgd"))
@@ -55,7 +55,7 @@ def test_processes_go_on(data, tmp_path):
 
 
 def test_shards(data, tmp_path):
-    """``data0:data1``: an epoch of each."""
+    """``data0:data1`` trains an epoch on each."""
     folder = data.parent
     lines = {side: (folder / f"train.{side}").read_text().splitlines(keepends=True) for side in ("xx", "yy")}
     shards = []
@@ -73,7 +73,7 @@ def test_shards(data, tmp_path):
 
 @pytest.mark.parametrize("flag", ["--bf16", "--memory-efficient-bf16", "--tpu"])
 def test_without_a_tpu_what_asks_for_one_is_refused(flag):
-    """fairseq reads --bf16 as a wish for one, and ends with an AttributeError."""
+    """Stock fairseq takes --bf16 for a request of a TPU, and ends with an AttributeError."""
     arguments = ["data", "--arch", "dl4mt", "--batch-size", "8", flag]
     with pytest.raises(ConfigurationError, match=f"^{flag} asks fairseq for a TPU.*--compute-dtype bfloat16"):
         options.parse_args_and_arch(options.get_training_parser(), arguments)

@@ -29,7 +29,7 @@ def sweep(data, folder, *more, command="fairseq-hydra-train"):
 
 
 def finished(folder):
-    """The runs that have a checkpoint, without the hashes in their names."""
+    """Return the names of the runs that have a checkpoint, without their hashes."""
     paths = folder.glob("sweep/*/checkpoints/checkpoint_last.pt")
     return sorted(path.parent.parent.name.rpartition("-")[0] for path in paths)
 
@@ -39,7 +39,7 @@ def finished(folder):
     ["basic", pytest.param("joblib", marks=pytest.mark.more), pytest.param("submitit_local", marks=pytest.mark.more)],
 )
 def test_launchers(launcher, data, tmp_path):
-    """A run that fails does not stop the others, says why in its log, and is named in the end, with status 1."""
+    """A run that fails does not stop the others; its log has the reason, and the end names it, with status 1."""
     if launcher != "basic":
         pytest.importorskip(f"hydra_plugins.hydra_{launcher.partition('_')[0]}_launcher")
     more = [f"hydra/launcher={launcher}", "+model.decoder_condition=true", "model.decoder_cell=gru,lstm"]
@@ -54,7 +54,7 @@ def test_launchers(launcher, data, tmp_path):
 
 
 def test_costs_are_each_models_own(data, tmp_path):
-    """And so one criterion serves a sweep of several architectures."""
+    """One criterion serves a sweep of several architectures."""
     names = "model._name=rnnsearch,conddec,bridge_direct"
     criterion = "criterion._name=label_smoothed_cross_entropy_with_costs"
     result = sweep(data, tmp_path, names, criterion)
@@ -69,7 +69,7 @@ def test_costs_are_each_models_own(data, tmp_path):
 
 
 def test_a_repeated_sweep_resumes(data, tmp_path):
-    """Another override is another run; one that is done is not trained again."""
+    """Another override is another run; a finished run is not trained again."""
     for dropout in ("0.1", "0.1,0.2"):
         result = sweep(data, tmp_path, "model._name=rnnsearch", f"model.dropout={dropout}")
         assert result.returncode == 0, result.stderr[-3000:]
@@ -80,7 +80,7 @@ def test_a_repeated_sweep_resumes(data, tmp_path):
 
 
 def test_a_process_that_has_imported_nothing(data, tmp_path):
-    """As a user starts it, and not as the other tests do; it composes the same, and trains the same."""
+    """A command as a user starts it, without ``warm.py``, composes the same configuration and trains the same model."""
     for folder, command in (("warm", "fairseq-hydra-train"), ("cold", SCRIPTS / "fairseq-hydra-train")):
         (tmp_path / folder).mkdir()
         values = ["model._name=conddec", "criterion._name=label_smoothed_cross_entropy_with_costs"]
@@ -96,7 +96,7 @@ def test_a_process_that_has_imported_nothing(data, tmp_path):
 
 
 def test_runs_of_one_process_do_not_know_of_each_other(data, tmp_path):
-    """Stock fairseq keeps the best score and the patience: a later run that is worse would have no best checkpoint."""
+    """Stock fairseq keeps the best score and the patience, so a later, worse run would have no best checkpoint."""
     two, alone = tmp_path / "two", tmp_path / "alone"
     for folder, rates in ((two, "[0.01],[0.0001]"), (alone, "[0.0001]")):
         folder.mkdir()
@@ -110,7 +110,7 @@ def test_runs_of_one_process_do_not_know_of_each_other(data, tmp_path):
 
 
 def test_the_thread_of_a_training_that_ended_early_is_stopped():
-    """Whether it is loading or waits for a place; else it may bring the interpreter down."""
+    """A thread that still loads, or waits for a place in the queue, may crash the interpreter."""
     for size in (0, 2):
         thread = BackgroundConsumer(queue.Queue(size), itertools.count(), None, None)
         thread.daemon = True
@@ -122,7 +122,7 @@ def test_the_thread_of_a_training_that_ended_early_is_stopped():
 
 @pytest.mark.parametrize("launcher", ["submitit_slurm", "submitit_local", "joblib", "basic"])
 def test_composition(launcher):
-    """No key is one that only some launchers know."""
+    """Every launcher accepts all keys of the configuration."""
     if launcher != "basic":
         pytest.importorskip(f"hydra_plugins.hydra_{launcher.partition('_')[0]}_launcher")
     GlobalHydra.instance().clear()
@@ -139,7 +139,7 @@ def test_composition(launcher):
     [(True, [], 1), (True, ["common.cpu=true"], -1), (True, ["hydra.launcher.n_jobs=3"], 3), (False, [], -1)],
 )
 def test_runs_at_a_time_on_a_gpu(gpu, more, jobs, monkeypatch):
-    """Without a number joblib starts as many as there are cores, which one GPU does not hold."""
+    """Without ``n_jobs``, joblib starts one run per core, too many for one GPU."""
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
     GlobalHydra.instance().clear()
@@ -154,7 +154,7 @@ def test_runs_at_a_time_on_a_gpu(gpu, more, jobs, monkeypatch):
     ("folder", "shared"), [("/a", True), ("../a", True), ("/a/${common.seed}", False), ("a", False)]
 )
 def test_runs_do_not_share_a_folder(folder, shared):
-    """In which the second would go on from the first one's checkpoint."""
+    """In a shared folder, the second run would resume from the first one's checkpoint."""
     GlobalHydra.instance().clear()
     hydra_init("sweep")
     with hydra.initialize_config_dir(f"{USER_DIR}/config", version_base="1.1"):
@@ -164,7 +164,7 @@ def test_runs_do_not_share_a_folder(folder, shared):
 
 
 def test_what_a_folder_is_not_named_after_has_one_value(data, tmp_path):
-    """Else the second run would find the first one's checkpoint, and be finished."""
+    """Otherwise the second run would find the first one's checkpoint, and end at once."""
     result = sweep(data, tmp_path, "model._name=rnnsearch", "dataset.required_seq_len_multiple=1,4")
     assert result.returncode == 1 and not finished(tmp_path)
     assert "dataset.required_seq_len_multiple does not change a run's folder: give one value" in result.stderr

@@ -1,4 +1,4 @@
-"""``--cuda-graphs`` with stock commands, on a CPU: without a GPU, and with what replays graphs there."""
+"""``--cuda-graphs`` with stock commands on a CPU, without graphs, and with a substitute that replays them there."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ pytestmark = [
 ]
 
 FORCED = ["--criterion", "label_smoothed_cross_entropy_with_costs", "--student-forcing", "0.5"]
-# what plays the part of the GPU in processes that fairseq starts
+# replaces the GPU in processes that fairseq starts
 PLUGIN = f"""
 import atexit, logging, sys
 sys.path += [{str(ROOT / "tests")!r}]
@@ -48,7 +48,7 @@ def replaying(monkeypatch):
     ("rnnsearch", ["--compute-dtype", "bfloat16", "--decoder-dropout-hidden", "0.2"]),
 ])  # fmt: skip
 def test_a_training_is_the_same(arch, more, data, tmp_path, replaying):
-    """With validation and dropout, interrupted and resumed, with the same weights in the end."""
+    """Graphs do not change the weights of a training with validation and dropout that stops and resumes."""
     for name, options in (("plain", []), ("graphs", ["--cuda-graphs"])):
         for epochs in ("2", "3"):
             train_here(*train_arguments(data, tmp_path / name, *more, *options, "--max-epoch", epochs, arch=arch))
@@ -57,7 +57,7 @@ def test_a_training_is_the_same(arch, more, data, tmp_path, replaying):
 
 
 def test_two_processes(data, tmp_path):
-    """Over gloo, of which each captures the shapes that it meets."""
+    """Two processes over gloo capture the shapes that each of them meets."""
     (tmp_path / "replaying_plugin").mkdir()
     (tmp_path / "replaying_plugin" / "__init__.py").write_text(PLUGIN)
     for name, more in (("graphs", ["--cuda-graphs"]), ("plain", [])):
@@ -72,7 +72,7 @@ def test_two_processes(data, tmp_path):
 
 
 def test_without_a_gpu(data, tmp_path):
-    """A checkpoint that was trained on one goes on and translates; the log says once what the option does not do."""
+    """The log says once that the option changes nothing; the weights are the same, and translating works."""
     common = ["--max-epoch", "1", "--save-interval-updates", "5"]
     done = run("fairseq-train", *train_arguments(data, tmp_path, *common, "--cuda-graphs"))
     sentence = "--cuda-graphs changes nothing: there is no GPU here"

@@ -30,7 +30,7 @@ from fairseq_attnvariants.criterions.losses import (
 
 
 def test_fertility_costs_by_hand():
-    """Feng et al. 2016 section 5 on two sentences of 2 and 1 steps; what stands at padding never counts."""
+    """Feng et al. 2016 section 5 on two sentences of 2 and 1 steps; values at padding never count."""
     conditions = torch.tensor(
         [
             [[3.0, 4.0], [0.0, 4.0], [0.0, 1.0]],  # moves by 3 and by 3; 1 is left over
@@ -60,7 +60,7 @@ def test_coverage_by_hand():
 
 
 def test_alignment_by_hand():
-    """Step 0, and step 3, the second of row 1, whose two links count half each; a weight of zero costs a lot."""
+    """Links of step 0 and of step 3, the second of row 1, whose two links count half each; a weight of 0 costs much."""
     weights = torch.tensor([[[0.5, 0.5], [0.0, 1.0]], [[0.3, 0.7], [0.25, 0.75]]], requires_grad=True)
     links, shares = torch.tensor([[1, 0], [0, 3], [1, 3]]), torch.tensor([1.0, 0.5, 0.5])
     expected = -math.log(0.5) - 0.5 * math.log(0.25) - 0.5 * math.log(0.75)
@@ -105,7 +105,7 @@ def test_bridging_by_hand(squared, expected):
 
 
 def test_symmetric_divergence():
-    """Against torch's, in both directions; padding does not count, and the gradient is that of differences."""
+    """The divergence is torch's, in both directions, without padding; gradients equal finite differences."""
     pairs = torch.randn(3, 2, 4, 7, dtype=torch.double, requires_grad=True).log_softmax(-1)
     mask = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 0, 0]], dtype=torch.bool)
     one, other = (Categorical(logits=part) for part in pairs.unbind(1))
@@ -117,7 +117,7 @@ def test_symmetric_divergence():
 
 
 class Model(torch.nn.Module):
-    """Uniform predictions over ``V`` words, and what costs are made of."""
+    """A model with uniform predictions over ``V`` words, and with given terms of costs."""
 
     def __init__(self, size, **terms):
         super().__init__()
@@ -136,7 +136,7 @@ class Model(torch.nn.Module):
 
 
 def criterion(kind, **options):
-    """A criterion of this ending, for data of which the first pair has links if ``datasets`` say so."""
+    """Return the criterion whose name ends in ``kind``; the first pairs of ``datasets`` may have links."""
     name = "label_smoothed_cross_entropy_with_" + kind
     cfg = CRITERION_DATACLASS_REGISTRY[name]()
     for option, value in {"label_smoothing": 0.1, "sentence_avg": False, "datasets": {}, **options}.items():
@@ -147,12 +147,12 @@ def criterion(kind, **options):
 
 
 def criterion_value(kind, training=True, terms=None, **options):
-    """The criterion on targets of 2 and 1 tokens, padded to 2."""
+    """Return the costs, the sample size and the log of a criterion, on targets of 2 and 1 tokens, padded to 2."""
     target = torch.tensor([[4, 2], [2, 1]])
     sample = {"net_input": {"prev_output_tokens": target}, "target": target, "ntokens": 3}
     model = Model(len(Task().target_dictionary), **terms or {}).train(training)
     loss, size, log = criterion(kind, **options)(model, sample)
-    tokens = 3 * math.log(model.size)  # whatever the smoothing, where all words are equally likely
+    tokens = 3 * math.log(model.size)  # for any smoothing, if all words are equally likely
     assert log["nll_loss"] == pytest.approx(tokens) and log["ntokens"] == 3 and log["nsentences"] == 2
     return loss.item() - tokens, size, log
 
@@ -185,7 +185,7 @@ def test_bridging_criterion_by_hand(kind, norm, distance):
 @pytest.mark.parametrize("norm,distance", [("squared", 9.0 + 0.0 + 0.36), ("plain", 3.0 + 0.0 + 0.6)])
 @pytest.mark.parametrize("length", [5.0, 0.05])
 def test_bridging_criterion_with_targets_of_unit_length(norm, distance, length):
-    """However long the target embeddings are, which point to (0.6, 0.8)."""
+    """The distance does not depend on the length of the target embeddings, which point to (0.6, 0.8)."""
     bridged = torch.tensor([[[2.4, 3.2], [0.6, 0.8]], [[0.6, 0.2], [70.0, 70.0]]])
     model = Model(9, bridged=bridged)
     model.decoder.embed_tokens.weight.copy_(torch.tensor([0.6, 0.8]) * length)
@@ -215,7 +215,7 @@ def test_costs_are_logged_per_sentence_or_token():
 
 
 def test_all_costs_add_up():
-    """And what the model makes for a cost is measured, whatever its weight."""
+    """A cost with a weight of 0 is measured, too."""
     terms = dict(conditions=CONDITIONS, bridged=BRIDGED, attn=ATTENTION)
     weights = dict(step_decay_weight=2.0, left_over_weight=0, bridging_weight=3.0, coverage_weight=4.0)
     costs, _, log = criterion_value("costs", terms=terms, **weights)
@@ -233,9 +233,9 @@ def test_all_costs_add_up():
     (dict(attn=ATTENTION), 0.0),
 ])  # fmt: skip
 def test_without_a_weight_a_model_has_the_costs_of_its_paper(kind, terms, costs, caplog):
-    """So that a sweep's models can share a criterion: what a model has nothing for costs nothing, and is not logged.
+    """Models of a sweep can share a criterion: a cost for which a model has no terms is 0, and is not logged.
 
-    Two deprecated names do the same, and say so.
+    Two deprecated names do the same, with a warning.
     """
     found, _, log = criterion_value(kind, terms=terms)
     assert found == pytest.approx(costs, abs=1e-4)
@@ -265,7 +265,7 @@ def test_a_weight_without_its_part_is_refused_by_name(kind, terms, weights, mess
 
 
 def aligned(rows=slice(None), times=1):
-    """A batch as fairseq collates it, on the left of which there is padding, with links."""
+    """Return a batch with links as fairseq collates it, with source padding on the left."""
     source, lengths, previous = batch(lengths=(5, 3, 4), target_lengths=(4, 6, 3))
     links = [[[0, 0], [1, 0], [2, 3]], [[2, 5]], [[1, 2], [3, 2]]]
     pairs = [
@@ -279,9 +279,9 @@ def aligned(rows=slice(None), times=1):
 @pytest.mark.parametrize("sentence_avg", [False, True])
 @pytest.mark.parametrize("training", [True, False])
 def test_sums_do_not_depend_on_how_sentences_are_divided(training, sentence_avg):
-    """Gradients and what is logged, of one batch and of its parts: --update-freq and several processes add them up.
+    """Gradients and logs of a batch equal those of its parts, which --update-freq and several processes add up.
 
-    An epoch's batches are logged one after the other.
+    They are also the same if batches are logged one after the other, as in an epoch.
     """
     weights = dict.fromkeys(["step_decay_weight", "left_over_weight", "bridging_weight", "coverage_weight"], 0.5)
     options = dict(alignment_weight=0.5, datasets=LINKED, sentence_avg=sentence_avg)
@@ -305,7 +305,7 @@ def test_sums_do_not_depend_on_how_sentences_are_divided(training, sentence_avg)
 
 
 def test_the_stock_criterion_guides_alignment_to_the_same():
-    """label_smoothed_cross_entropy_with_alignment and the weight for it."""
+    """Gradients equal those of label_smoothed_cross_entropy_with_alignment with the same weight."""
     model, sample = build("rnnsearch", scale=0.5).double(), aligned()
     stock = LabelSmoothedCrossEntropyCriterionWithAlignment(Task(), False, 0.1, 0.7)
     own = criterion("costs", alignment_weight=0.7, datasets=LINKED)
@@ -341,7 +341,7 @@ def test_a_model_of_fairseqs_own_may_be_given_what_it_has():
 
 
 def stock(name, dropout):
-    """A small ``lstm`` or ``transformer`` of fairseq's own, whose predictions are not all alike."""
+    """Return fairseq's ``lstm`` or ``transformer`` with small sizes, and predictions that are not all equal."""
     torch.manual_seed(0)
     words = dictionary()
     if name == "lstm":
@@ -372,7 +372,7 @@ SYSTEMS = {
 
 
 def measured(kind, model, sample):
-    """Loss, gradients and what is logged, from the same random numbers every time."""
+    """Return the loss, the gradients and the log, from the same random numbers every time."""
     torch.manual_seed(3)
     loss, size, log = kind(model, sample)
     gradients = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
@@ -382,7 +382,7 @@ def measured(kind, model, sample):
 @pytest.mark.parametrize("name", SYSTEMS)
 @pytest.mark.parametrize("sentence_avg", [False, True])
 def test_rdrop(name, sentence_avg, monkeypatch):
-    """Half of Liang et al. 2021's equation 4, word by word, of what the model predicts of each sentence twice."""
+    """The loss is half of equation 4 of Liang et al. 2021, word by word, from two predictions for each sentence."""
     monkeypatch.setattr(utils, "log_softmax", lambda logits, dim, **_: logits.log_softmax(dim))  # fairseq's is float32
     model, sample = SYSTEMS[name](0.4).train(), aligned()
     own = criterion("costs", rdrop_weight=3.0, sentence_avg=sentence_avg, step_decay_weight=None, left_over_weight=None)
@@ -436,7 +436,7 @@ def test_without_a_weight_it_is_the_stock_criterion(name, training):
 
 
 def test_attention_by_itself_in_place_of_a_list(monkeypatch):
-    """As fairseq's lightconv returns it in validation."""
+    """fairseq's lightconv returns such attention in validation."""
     model, sample = SYSTEMS["transformer"](0.0).eval(), aligned()
     costs = criterion("costs", coverage_weight=1.0)
     expected = costs(model, sample)
@@ -471,7 +471,7 @@ def test_validation_has_each_sentence_once(name):
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_rdrop_without_dropout_is_refused(name):
     own, model = criterion("costs", rdrop_weight=3.0), SYSTEMS[name](0.0).train()
-    for _ in range(10):  # a dropout of whole words may leave all of a small batch
+    for _ in range(10):  # word dropout may keep all words of a small batch
         own(model, aligned())
     seen = criterion("costs", rdrop_weight=3.0)
     for rate in (0.4, *[0.0] * 11):  # one batch that differs shows that there is dropout
@@ -492,7 +492,7 @@ def test_outputs_are_in_lists_or_bare_or_alone():
 
 
 def test_padding_in_half_precision_costs_nothing_at_unit_length():
-    """Its embedding is zero, and has no direction."""
+    """The embedding of padding is zero, and has no direction."""
     bridged, target = torch.tensor([[[0.6, 0.8], [9.0, 9.0]]]).half(), torch.tensor([[[3.0, 4.0], [0.0, 0.0]]]).half()
     cost = bridging(bridged, target, torch.tensor([[True, False]]), unit_length=True)
     torch.testing.assert_close(cost, torch.tensor(0.0), rtol=0, atol=1e-5)
@@ -509,7 +509,7 @@ def test_links_are_those_of_the_text_that_is_trained_on():
 
 @pytest.mark.parametrize("valid", [[], [{}]])
 def test_validation_alone_needs_no_links(valid):
-    """fairseq-validate has a guided checkpoint and texts without links, of which one may be empty."""
+    """fairseq-validate may read a guided checkpoint and texts without links, even an empty text."""
     own = criterion("costs", alignment_weight=0.7, datasets={**LINKED, "valid": valid})
     assert "alignment_loss" not in own(build("rnnsearch", scale=0.5).double().eval(), aligned())[2]
 

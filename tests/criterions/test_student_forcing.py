@@ -1,4 +1,4 @@
-"""Student forcing against a search of each sentence by itself, which reads its whole prefix at every step."""
+"""Student forcing equals a greedy search of each sentence alone, which reads the full prefix at every step."""
 
 import pytest
 import torch
@@ -20,7 +20,7 @@ def larger(name, dropout):
 
 
 def predicted(model, sample, row, prefix):
-    """The best next symbol after a prefix, EOS and padding apart."""
+    """Return the best next symbol after a prefix, except EOS and padding."""
     source = sample["net_input"]["src_tokens"][row]
     source = source[source.ne(PAD)].unsqueeze(0)
     with torch.no_grad():
@@ -31,7 +31,7 @@ def predicted(model, sample, row, prefix):
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_own_inputs_are_a_greedy_search_of_each_sentence(name):
-    """With a share of 1 all are; with one of 0.5 each is the prediction after these very symbols, or the true one."""
+    """With a share of 1, inputs are predictions after the inputs before; with 0.5, each is this or the true symbol."""
     model, sample = SYSTEMS[name](0.4).train(), aligned()
     true = sample["net_input"]["prev_output_tokens"]
     found = {share: own_previous(model, sample["net_input"], share) for share in (1.0, 0.5)}
@@ -55,13 +55,13 @@ def test_own_inputs_are_a_greedy_search_of_each_sentence(name):
 
 @pytest.fixture
 def exact(monkeypatch):
-    """Logarithms in float64, where fairseq's are float32."""
+    """Compute logarithms in float64; fairseq's are in float32."""
     monkeypatch.setattr(utils, "log_softmax", lambda logits, dim, **_: logits.log_softmax(dim))
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_loss_and_gradients_are_those_of_the_symbols_that_were_read(name, exact):
-    """The stock criterion's, given these; the search gives no gradient."""
+    """Loss and gradients are those of the stock criterion on these symbols; the search gives no gradient."""
     model, sample = SYSTEMS[name](0.0).train(), aligned()
     weights = dict(step_decay_weight=0.0, left_over_weight=0.0)
     found = measured(criterion("costs", student_forcing=1.0, **weights), model, sample)
@@ -73,7 +73,7 @@ def test_loss_and_gradients_are_those_of_the_symbols_that_were_read(name, exact)
 
 
 def test_the_loss_has_its_gradient_by_finite_differences(exact):
-    """Where a parameter moves by so little that the search predicts the same."""
+    """A parameter moves by so little that the search predicts the same."""
     model, sample = larger("hard_monotone", 0.0).train(), aligned()
     own, weight = criterion("costs", student_forcing=1.0), model.decoder.output_projection.weight
     [gradient] = torch.autograd.grad(own(model, sample)[0], weight)

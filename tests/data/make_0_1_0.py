@@ -4,8 +4,8 @@ It was made once, with a checkout of that version (commit b3cfe3e) in CHECKOUT:
 
     PYTHONPATH=CHECKOUT:tests OMP_NUM_THREADS=1 python tests/data/make_0_1_0.py
 
-``NAME.pt`` is a checkpoint as fairseq's trainer writes it, in the middle of an epoch, without dropout. In
-``expected.pt`` there is, by NAME, what :func:`observe` sees of it, and the parameters after one update more.
+``NAME.pt`` is a checkpoint as fairseq's trainer writes it, in the middle of an epoch, without dropout.
+``expected.pt`` has, by NAME, the results of :func:`observe`, and the parameters after one more update.
 """
 
 import os
@@ -28,7 +28,7 @@ CHARACTERS = ["--task", "char_translation", "--encoder-char-hidden-size", "4", "
 CHARACTERS += ["--attention-dim", "4", "--attention-via-dim", "3"]
 CRITERIONS = {"conddec": "fertility", "bridge_direct": "bridging"}
 
-# compositions that are no architecture of their own
+# combinations of options that are no architecture
 COMPOSITIONS = {
     "joined_history": ["rnnsearch", "--attention-history", "context+convolution+distance+state"],
     "deep": ["dl4mt", "--encoder-layers", "2", "--decoder-layers", "2"],
@@ -38,24 +38,24 @@ COMPOSITIONS = {
     "tied": ["bridge_target", "--share-decoder-input-output-embed"],
     "triton": ["rnnsearch"],
 }
-GONE = {"triton": ["--kernels", "triton"]}  # flags that there were
+GONE = {"triton": ["--kernels", "triton"]}  # flags that were removed later
 
 
 def options(name):
-    """The options of fairseq-train that say what is trained, and how, beside the data and the folder."""
+    """Return the options of fairseq-train for the model and its training, except the data and the folder."""
     arch, *more = COMPOSITIONS.get(name, [name])
     if arch.startswith("ava"):
         more += CHARACTERS
     criterion = next((f"_with_{cost}" for start, cost in CRITERIONS.items() if arch.startswith(start)), "")
     common = ["--criterion", f"label_smoothed_cross_entropy{criterion}", "--label-smoothing", "0.1", "--dropout", "0"]
-    # Adam without an epsilon would make steps of what is zero but for rounding
+    # with a smaller epsilon, Adam would make steps from gradients that are zero except for rounding
     common += ["--optimizer", "adam", "--adam-eps", "1e-4", "--lr", "0.05", "--clip-norm", "1", "--init-std", "0.3"]
     common += ["--batch-size", "8", "--cpu", "--num-workers", "0", "--seed", "3", "--disable-validation"]
     return ["--arch", arch, *SIZES, *more, *common, "--no-epoch-checkpoints", "--log-format", "none"]
 
 
 def binarise(folder):
-    """The text of this folder as words, ``folder/words``, and as characters, ``folder/characters``."""
+    """Binarise the text of this folder as words, ``folder/words``, and as characters, ``folder/characters``."""
     prefixes = [f"--{split}pref={HERE / split}" for split in ("train", "test")]
     for kind in ("words", "characters"):
         task = ["--task", "char_translation"] if kind == "characters" else []
@@ -63,7 +63,7 @@ def binarise(folder):
 
 
 def train(name, data, folder, updates, *gone):
-    """Train to so many updates, from the checkpoint in the folder if it has one."""
+    """Train until ``updates`` are made, from the checkpoint in the folder if it has one; return the last checkpoint."""
     kind = "characters" if name.startswith("ava") else "words"
     more = ["--valid-subset", "test", "--save-dir", folder, "--max-update", updates]
     corpus.train_here(data / kind, *options(name), *more, *gone)
@@ -71,13 +71,13 @@ def train(name, data, folder, updates, *gone):
 
 
 def parameters(path):
-    """All parameters of a checkpoint as one vector, without what tells its dictionaries, ``dictionary_version``."""
+    """Return all parameters of a checkpoint as one vector, without the fingerprints, ``dictionary_version``."""
     model = torch.load(path, weights_only=True)["model"]
     return torch.cat([value.flatten() for name, value in model.items() if not name.endswith("_version")])
 
 
 def observe(path, data):
-    """What a checkpoint computes of the test set, which is one padded batch."""
+    """Return what a checkpoint computes for the test set, which is one padded batch."""
     state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
     data = data / ("characters" if state["cfg"].task._name == "char_translation" else "words")
     [model], _, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], {"data": str(data)})
@@ -100,7 +100,7 @@ def observe(path, data):
 
 
 def make(names, archive):
-    """Make all files of an archive: of every name, whose composition may stand beside it."""
+    """Make an archive with a checkpoint for every name in ``names``, a mapping of names to compositions."""
     COMPOSITIONS.update(names)
     expected, data = {}, Path("data")
     os.chdir(tempfile.mkdtemp())  # a checkpoint keeps the paths that it was trained with

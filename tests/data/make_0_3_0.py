@@ -4,7 +4,7 @@ It was made once, with a checkout of that version (commit 31ac921) in CHECKOUT:
 
     PYTHONPATH=CHECKOUT:tests OMP_NUM_THREADS=1 python tests/data/make_0_3_0.py
 
-The files are as those of ``make_0_1_0.py``; here is one of each family that came after 0.1.0, and of ``ava``.
+The files are like those of ``make_0_1_0.py``, with one model of each family after 0.1.0, and of ``ava``.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``fairseq-attnvariants export``: a package translates as fairseq-generate does; what is refused leaves nothing."""
+"""``fairseq-attnvariants export``: a package translates as fairseq-generate does; a refusal leaves no files."""
 
 import contextlib
 import importlib.util
@@ -44,12 +44,12 @@ USER_DIR = ["--user-dir", corpus.USER_DIR]
 
 
 def export(data, checkpoint, output, *options):
-    """The exit status of the subcommand in this process."""
+    """Run the subcommand in this process, and return its exit status."""
     return command.main(["export", *map(str, [data, "--path", checkpoint, "--output", output, *options])])
 
 
 def best(text, kind):
-    """The first line of a kind for every sentence, in the order of the text, split at tabs."""
+    """Return the first line of a kind for every sentence, in the order of the text, split at tabs."""
     found = {}
     for line in text.splitlines():
         match = re.match(rf"{kind}-(\d+)\t(.*)", line)
@@ -59,7 +59,7 @@ def best(text, kind):
 
 
 class Package:
-    """What FORMAT.md says, in numpy and onnxruntime alone."""
+    """The format of FORMAT.md, read with numpy and onnxruntime alone."""
 
     def __init__(self, folder):
         self.manifest = json.loads((folder / "manifest.json").read_text())
@@ -67,7 +67,7 @@ class Package:
         self.graph = proof.session((folder / "model.onnx").read_bytes())
 
     def translate(self, line, beam, most):
-        """The n-best list of a line of words, or of characters."""
+        """Return the n-best list of a line of words, or of characters."""
         about, special = self.manifest["source"], self.manifest["special"]
         symbols = list(" ".join(line.split())) if about["units"] == "characters" else line.split()
         table = {symbol: number for number, symbol in enumerate(self.source)}
@@ -79,7 +79,7 @@ class Package:
         return hypotheses(out, 0, len(numbers), special["eos"], 1.0)
 
     def text(self, symbols):
-        """What symbols without their EOS spell."""
+        """Return the text of symbols, without their EOS."""
         glue = "" if self.manifest["target"]["units"] == "characters" else " "
         return " ".join(glue.join(self.target[symbol] for symbol in symbols[:-1]).split())
 
@@ -88,11 +88,11 @@ NOTHING = {one.name: None for one in fields(subcommand.Options)}
 
 
 class Mine(TranslationTask):
-    """A task of somebody's own, of which nobody knows how it reads text."""
+    """A user's task, whose way to read text is unknown."""
 
 
 def compare(folder, data, text, checkpoint, *options, most=10):
-    """Each line of a test set, translated by a package and by fairseq-generate."""
+    """Assert that a package translates each line of a test set as fairseq-generate does."""
     search = "--beam", 4, "--batch-size", 1, "--max-len-b", most
     generated = corpus.run("fairseq-generate", data, "--path", checkpoint, *search, *options)
     package = Package(folder)
@@ -106,7 +106,7 @@ def compare(folder, data, text, checkpoint, *options, most=10):
 
 @pytest.fixture(scope="module")
 def package(runs, tmp_path_factory):
-    """That of words."""
+    """The package of a model on words."""
     folder = tmp_path_factory.mktemp("exported")
     options = "--beam", 4, "--max-len-b", 10, "--title", "reversed"
     with contextlib.redirect_stderr(io.TextIOWrapper(io.BytesIO())) as err:
@@ -126,7 +126,7 @@ def test_words(runs, package):
     assert (about["architecture"], about["about"]["title"]) == ("rnnsearch", "reversed")
     assert about["proof"]["equal"] == about["proof"]["lists"] > 30
     assert max(about["proof"]["score"], about["proof"]["attention"]) < 1e-4
-    # the same embeddings on both sides are there once, and so are the weights that the first step shares with others
+    # equal embeddings of both sides are stored once, and so are the weights that the first step shares with others
     parameters = sum(each.numel() for each in torch.load(checkpoint, weights_only=True)["model"].values())
     assert about["files"]["model.onnx"]["bytes"] < 5 * parameters + 100_000
 
@@ -155,11 +155,11 @@ def strings(tmp_path_factory):
 
 
 @pytest.mark.parametrize("separator, units", [
-    pytest.param("none", "graphemes", marks=pytest.mark.exhaustive),  # which tests/run splits, too
+    pytest.param("none", "graphemes", marks=pytest.mark.exhaustive),  # tests/run splits these, too
     ("decomposed", "decomposed"),
 ])  # fmt: skip
 def test_strings(strings, tmp_path, caplog, separator, units):
-    """Words in, sounds out, as fairseq-generate makes them; the runtime splits them as training did."""
+    """The package gives the sounds that fairseq-generate gives; the runtime splits words as training did."""
     data = tmp_path / "data"
     shutil.copytree(strings, data)
     task = "--task", "string_transduction", "--source-separator", separator, "--target-separator", "space"
@@ -194,7 +194,7 @@ def test_strings(strings, tmp_path, caplog, separator, units):
     pytest.param("pointer_generator", "prepended", marks=pytest.mark.more),
 ])  # fmt: skip
 def test_features(tmp_path, arch, features):
-    """A line is a word, a tab and its features, and is inflected as fairseq-generate does it, unseen letters, too."""
+    """A line of a word, a tab and features is inflected as by fairseq-generate, also with unseen letters."""
     data, save, package = tmp_path / "data", tmp_path / "model", tmp_path / "package"
     data.mkdir()
     endings = {"N;NOM(SG)": "", "N;NOM(PL)": "t", "INE(SG);N": "ssa"}
@@ -238,7 +238,7 @@ def test_what_a_package_of_strings_cannot_hold(strings, tmp_path, capsys):
 
 @pytest.mark.more
 def test_a_shortlist(runs, tmp_path):
-    """As --task shortlist_translation translates, though not by all words."""
+    """The package translates as --task shortlist_translation does, with a part of the vocabulary."""
     checkpoint, lines = runs.rnnsearch / "checkpoint_best.pt", (runs.text / "test.xx").read_text().splitlines()
     words = [line.split()[0] for line in (runs.data / "dict.xx.txt").read_text().splitlines()]
     rows = (f"{word}\t{other}\t9\t0.5\n" for pair in zip(words, words[1:]) for word in pair[:1] for other in pair)
@@ -249,7 +249,7 @@ def test_a_shortlist(runs, tmp_path):
 
 
 def refused(capsys, folder, *arguments):
-    """Why the subcommand refused; it has left a folder as it was."""
+    """Return the reason of a refusal, which leaves the folder as it was."""
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     assert export(*arguments) == 2
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
@@ -389,7 +389,7 @@ def untraceable(source):
 
 
 def test_what_translates_otherwise_is_refused(runs, package, tmp_path, capsys, monkeypatch):
-    """A graph whose attention is another function than the model's."""
+    """The graph doubles the energies, so its attention differs from the model's."""
     graph = ir.from_proto(onnx.load(package / "model.onnx"))
     softmax = next(node for node in graph.graph.all_nodes() if node.op_type == "Softmax")
     scaled = ir.node("Add", [softmax.inputs[0], softmax.inputs[0]])

@@ -23,7 +23,7 @@ from fairseq_attnvariants.deploy import graphs, int8, proof, refusal, search  # 
 
 pytestmark = pytest.mark.slow
 
-# copying, a history, and cells, weighting and directions that ONNX has not
+# copying, a history, and cells, weighting and directions that ONNX lacks
 ADAPTIVE = dict(encoder_cell="adaptive_gru", decoder_cell="adaptive_gru", adaptive_output=True)
 LAYERED = dict(attention_via=True, encoder_layers=2, coverage_penalty=0.6)
 CROSSED = dict(encoder_layers=3, encoder_reads="other", residuals=2)
@@ -32,8 +32,8 @@ MADE = {
     "layered_dl4mt": ("dl4mt", LAYERED),
     "crossed_dl4mt": ("dl4mt", CROSSED),
 }
-# an export takes ten seconds; between them these have that, segments, layers above, and a part that carries None before
-# the first step and a tensor later; test_export.py has two levels
+# an export takes ten seconds; together, these cover the parts above, segments, several layers, and a part that carries
+# None before the first step and a tensor later; test_export.py covers two levels
 SAMPLE = {"char2char", "hard_monotone", *MADE}
 NAMES = [
     pytest.param(name, marks=() if name in SAMPLE else pytest.mark.exhaustive) for name in [*VARIANTS, *COMPOSED, *MADE]
@@ -42,18 +42,18 @@ SEARCHES = [proof.Search(beam=4, max_len_b=12), proof.Search(beam=1, max_len_b=5
 
 
 def sources(model):
-    """Of several lengths, an empty one among them."""
+    """Return sources of several lengths, an empty one among them."""
     return proof.random_sources(model, [2] if model.encoder.space is None else [SPACE, 2], 8)
 
 
 def batches(model):
-    """Half of the sources each, with each search."""
+    """Return batches of both halves of the sources, with each search."""
     return [proof.Batch(sources(model)[k::2], search) for k in range(2) for search in SEARCHES]
 
 
 @cache
 def exported(name):
-    """A model and its graph."""
+    """Return a model and its graph."""
     name, options = MADE.get(name, (name, {}))
     model = build(name, scale=0.5, **options).eval()
     return model, loop.export(model)
@@ -66,14 +66,14 @@ def test_the_graph_is_the_model(name):
     _, found = proof.proved(graph, model, batches(model))
     assert found.equal == found.lists == 16
     assert max(found.score, found.attention) < 1e-5
-    levels_of_words = model.cfg.attention_via and model.encoder.space is not None  # of layers they have no columns
+    levels_of_words = model.cfg.attention_via and model.encoder.space is not None  # levels of layers have no columns
     outputs = [value.name for value in graph.graph.outputs]
     assert ("word_attention" in outputs) == (levels_of_words and not model.cfg.attention_via_words_alone)
 
 
 @pytest.mark.more
 def test_searches_that_few_ask_for():
-    """Scores that are sums, translations of no symbol but EOS, and the widest beam, which looks at every symbol."""
+    """Scores are sums, translations have no symbol except EOS, or the beam is the widest, which reads every symbol."""
     model, graph = exported("hard_monotone")
     searches = [proof.Search(3, max_len_b=6, lenpen=2.0, normalize=False), proof.Search(2, max_len_b=0, min_len=0)]
     searches.append(proof.Search(search.largest_beam(model.decoder.dictionary), max_len_b=5, min_len=3))
@@ -100,7 +100,7 @@ def test_random_sources_fit_into_the_model():
 
 
 def test_an_export_changes_a_copy_alone():
-    """The copy is in evaluation, whatever the model is in."""
+    """The copy is in evaluation mode, whatever the mode of the model."""
     model = build("dl4mt").train()
     before = [type(part) for part in model.modules()]
     copied = graphs.prepared(model)
@@ -111,7 +111,7 @@ def test_an_export_changes_a_copy_alone():
 
 
 def shortlisted(model, size=1):
-    """One translation of each source symbol, or none, of five in the table, and the words that always come."""
+    """Return a shortlist with ``size`` of five translations of each source symbol, and with two frequent words."""
     source, target = model.encoder.dictionary, model.decoder.dictionary
     pairs = ((i, k) for i in range(4, len(source)) for k in range(5))
     rows = (Candidate(source[i], target[4 + (7 * i + k) % (len(target) - 4)], 10 - k, 0.5 - k / 10) for i, k in pairs)
@@ -125,7 +125,7 @@ def shortlisted(model, size=1):
     pytest.param("adaptive_both", 1, {}, marks=pytest.mark.exhaustive),
 ])  # fmt: skip
 def test_a_shortlist_is_in_the_graph(name, size, options):
-    """Lists, scores and attention are those of fairseq's search with the same one, and not of the whole search."""
+    """Lists, scores and attention are those of fairseq's search with the same shortlist, and not without one."""
     model = build(name, scale=0.5, **options).eval()
     shortlist = shortlisted(model, size)
     graph = loop.export(model, shortlist)
@@ -152,7 +152,7 @@ def test_a_length_that_is_a_number_is_named(monkeypatch):
 
 
 def test_what_grows_from_step_to_step_is_named(monkeypatch):
-    """A readout that carries all earlier features, or another type than at first."""
+    """A readout may carry a growing tensor, another type than at first, or nothing any more."""
     model = build("rnnsearch")
     for grow, said in (
         (lambda carried: torch.cat([carried, carried], dim=1), "N x 1 (float32) .* N x 2 (float32) "),
@@ -171,7 +171,7 @@ def test_what_grows_from_step_to_step_is_named(monkeypatch):
 
 
 def test_an_export_that_fails_leaves_everything_as_it_was(monkeypatch):
-    """PyTorch's tensors, and the loggers that are silent meanwhile."""
+    """A method of PyTorch's tensors, and the levels of the loggers, are restored."""
     monkeypatch.setattr(loop, "_export", lambda *_: 1 / 0)
     loggers = [logging.getLogger(name) for name in loop.TALKATIVE]
     before = torch.Tensor.__len__, [logger.level for logger in loggers]
@@ -214,7 +214,7 @@ def test_every_weight_is_there_once():
 @pytest.mark.more
 @pytest.mark.parametrize("name", [*MADE, "gnmt_v2"])  # the additive score, and the one with a normalised vector
 def test_no_product_is_by_a_vector(name):
-    """For which ONNX Runtime takes six times as long as for a matrix of one column."""
+    """ONNX Runtime takes six times as long for a vector as for a matrix of one column."""
     products = [node for node in exported(name)[1].graph.all_nodes() if node.op_type == "MatMul"]
     assert products and all(len(node.inputs[1].shape) > 1 for node in products if node.inputs[1].shape is not None)
 

@@ -1,6 +1,6 @@
-"""Files that are no checkpoints, by their kinds: what scanners of models keep in their tests, made here.
+"""Files that are no valid checkpoints, by kind, as scanners of models have them in their tests.
 
-Each is a function of a path, the canary, which is there afterwards only if something of the file has run.
+Each kind is a function of a path, the canary, which exists afterwards only if code of the file has run.
 """
 
 import base64
@@ -20,22 +20,22 @@ SYSTEM = {"protocol_version": PROTOCOL, "little_endian": True, "type_sizes": {"s
 
 
 def constant(value, protocol=2):
-    """The opcodes that push a value of plain data."""
+    """Return the opcodes that push a value of plain data."""
     return pickle.dumps(value, protocol)[2 if protocol else 0 : -1]
 
 
 def named(module, name):
-    """The opcode that pushes what a module has by a name."""
+    """Return the opcode that pushes an object of a module."""
     return f"c{module}\n{name}\n".encode()
 
 
 def call(module, name, *arguments):
-    """A pickle of a call."""
+    """Return a pickle of a call."""
     return b"\x80\x02" + named(module, name) + constant(arguments) + b"R."
 
 
 def touch(canary):
-    """A command of the shell, and the same in Python."""
+    """Return a shell command that makes the canary, and the same in Python."""
     return f"touch '{canary}'", f"open({str(canary)!r}, 'w').close()"
 
 
@@ -163,7 +163,7 @@ CALLS.update((function.__doc__.split(":")[0], function) for function in (
 
 
 def archive(content, record="data.pkl", compression=zipfile.ZIP_STORED, **more):
-    """What torch 1.6 and later write, around a pickle."""
+    """Return a pickle in the archive that torch 1.6 and later write."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", compression) as target:
         for name, part in {record: content, "version": b"3\n", "byteorder": b"little", **more}.items():
@@ -172,12 +172,12 @@ def archive(content, record="data.pkl", compression=zipfile.ZIP_STORED, **more):
 
 
 def legacy(content):
-    """What torch before 1.6 wrote."""
+    """Return a pickle in the format of torch before 1.6."""
     return b"".join(pickle.dumps(part, 2) for part in (MAGIC, PROTOCOL, SYSTEM)) + content
 
 
 def tar(*members):
-    """An archive of tar's; members are names with their content, or with another name that they link to."""
+    """Return a tar archive; members are names with their content, or with another name that they link to."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as target:
         for name, content in members:
@@ -191,31 +191,31 @@ def tar(*members):
 
 
 def evil(canary):
-    """A pickle that runs a command."""
+    """Return a pickle that runs a command."""
     return call("posix", "system", touch(canary)[0])
 
 
 def in_a_checkpoint(canary):
-    """A checkpoint but for one value."""
+    """Return a checkpoint in which one value runs a command."""
     content = constant({"model": {}, "args": None, "cfg": {}, "optimizer_history": [{}]})
     return archive(b"\x80\x02" + content + constant("extra_state") + evil(canary)[2:-1] + b"s.")
 
 
 def changed(content, old, new):
-    """The first ``old`` replaced."""
+    """Replace the first ``old``."""
     assert old in content
     return content.replace(old, new, 1)
 
 
 def array(**options):
-    """What numpy writes of Python objects."""
+    """Return an array of Python objects as numpy writes it."""
     stream = io.BytesIO()
     numpy.save(stream, numpy.array([{}, None], dtype=object), **options)
     return stream.getvalue()
 
 
 def tensors(header):
-    """What safetensors has: the length of a header, and the header."""
+    """Return a file of safetensors: the length of a header, the header, and 64 zero bytes."""
     return struct.pack("<Q", len(header)) + header + bytes(64)
 
 

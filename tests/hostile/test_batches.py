@@ -1,4 +1,4 @@
-"""A training that goes on within an epoch has the batches that it would have had, and every sentence once."""
+"""A training that resumes within an epoch has the batches of one without a stop, and every sentence once."""
 
 import corpus
 import pytest
@@ -8,7 +8,7 @@ from fairseq.trainer import Trainer
 
 from fairseq_attnvariants.patches.loading.checkpoints import load
 
-pytestmark = [pytest.mark.hostile, pytest.mark.filterwarnings("ignore")]  # stock fairseq's own are many
+pytestmark = [pytest.mark.hostile, pytest.mark.filterwarnings("ignore")]  # stock fairseq has many
 
 CASES = {
     "plain": [],
@@ -61,7 +61,7 @@ def test_an_epoch_after_the_curriculum_is_shuffled(train, tmp_path):
 
 @pytest.mark.parametrize("more", [["--batch-size", "4"], ["--batch-size", "40"], ["--seed", "6"]], ids=" ".join)
 def test_with_other_batches_an_epoch_begins_anew(train, tmp_path, caplog, more):
-    """Stock fairseq leaves out as many of the new batches as there were of the former."""
+    """Stock fairseq skips as many of the new batches as there were former ones."""
     done = train(tmp_path, "--max-update", "6")
     batches = train(tmp_path, "--max-epoch", "1", *more)
     assert done and sorted(sum(batches, [])) == [*range(120)]
@@ -69,7 +69,7 @@ def test_with_other_batches_an_epoch_begins_anew(train, tmp_path, caplog, more):
 
 
 def test_a_checkpoint_that_says_nothing_of_its_batches_and_had_more():
-    """As stock fairseq's; it ends such an epoch without a batch."""
+    """Checkpoints of stock fairseq are like this; stock fairseq ends such an epoch without a batch."""
     numbers = ListDataset([*range(4)])
     batches = EpochBatchIterator(numbers, numbers.collater, [[0, 1], [2, 3]])
     batches.load_state_dict({"version": 2, "epoch": 1, "iterations_in_epoch": 5, "shuffle": False})
@@ -96,13 +96,13 @@ def iterator(processes=1, batches=((0, 1), (2, 3), (4, 5), (6, 7))):
 
 
 def stopped(batches):
-    """The state within the first epoch, after a batch."""
+    """Return the state within the first epoch, after a batch."""
     next(batches.next_epoch_itr(shuffle=False))
     return batches.state_dict()
 
 
 def test_with_another_number_of_processes_an_epoch_begins_anew(caplog):
-    """Each process had other sentences before."""
+    """With another number of processes, each one would have had other sentences before."""
     other = iterator(processes=2)
     other.load_state_dict(stopped(iterator()))
     assert [*other.next_epoch_itr(shuffle=False)] == [[0, 1], [4, 5]] and "the epoch starts again" in caplog.text

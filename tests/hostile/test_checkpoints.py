@@ -1,4 +1,4 @@
-"""Checkpoints from strangers: none of their strings runs, and a refusal is one sentence that names file and reason."""
+"""Checkpoints from strangers: no string in them runs, and a refusal is one sentence that names file and reason."""
 
 import argparse
 import ast
@@ -22,18 +22,18 @@ from fairseq_attnvariants_cli.systems.model import load, read_checkpoint
 from fairseq_attnvariants_cli.text.files import UserError
 
 BIAS = "decoder.output_projection.bias"
-pytestmark = [pytest.mark.hostile, pytest.mark.filterwarnings("ignore")]  # stock fairseq's own are many
+pytestmark = [pytest.mark.hostile, pytest.mark.filterwarnings("ignore")]  # stock fairseq has many
 
 
 @pytest.fixture
 def marker(tmp_path):
-    """A folder that is there only if code of a checkpoint has run."""
+    """A folder that exists only if code of a checkpoint has run."""
     return tmp_path / "made by code in the checkpoint"
 
 
 @pytest.fixture
 def changed(runs, tmp_path):
-    """A checkpoint of the stock lstm, whose configuration is a Namespace, after a change."""
+    """A function that writes a checkpoint of the stock lstm, whose configuration is a Namespace, after a change."""
 
     def write(change, source=None):
         state = loading.load(source or runs.lstm / "checkpoint_last.pt")
@@ -92,7 +92,7 @@ def test_no_string_of_a_checkpoint_runs(runs, changed, marker, monkeypatch, read
 
 @pytest.mark.parametrize("option", ["model", "task", "bpe"])
 def test_interpolations_are_refused(runs, changed, option):
-    """They could send a variable of the environment to a server, in the address of a file to be fetched."""
+    """An interpolation could send an environment variable to a server, in the address of a file to be fetched."""
 
     def change(state):
         state["cfg"][option] = {"_name": option, "url": "https://stranger/${oc.env:HOME}"}
@@ -214,7 +214,7 @@ def test_a_diverged_model_is_refused(runs, changed, value, kind):
 
 
 def test_what_nothing_learns_may_be_anything(runs, changed):
-    """fairseq's positions have a buffer that nothing writes, of whatever was in memory."""
+    """fairseq's positions have a buffer that nothing writes, so it holds any content of the memory."""
     buffer = {"encoder.embed_positions._float_tensor": torch.tensor([float("nan")])}
     average([str(changed(lambda state: state["model"].update(buffer), runs.rnnsearch / "checkpoint1.pt"))])
 
@@ -230,7 +230,7 @@ def test_odd_fingerprints_are_refused(runs, changed, mark):
 
 @pytest.mark.parametrize("read", [generate, from_pretrained, subcommand])
 def test_changed_weights_are_not_used(runs, tmp_path, monkeypatch, read):
-    """torch itself reads them in silence."""
+    """torch reads changed weights without an error."""
     content = bytearray((runs.rnnsearch / "checkpoint1.pt").read_bytes())
     weights = read_checkpoint(str(runs.rnnsearch / "checkpoint1.pt"))["model"]["encoder.embed_tokens.weight"]
     content[content.index(weights.numpy().tobytes()) + 100] ^= 64
@@ -242,7 +242,7 @@ def test_changed_weights_are_not_used(runs, tmp_path, monkeypatch, read):
 
 
 def test_flipped_bits_are_found(runs, tmp_path):
-    """Wherever they are."""
+    """A flipped bit is found anywhere, unless it is in padding."""
     source, path, rng = runs.rnnsearch / "checkpoint1.pt", str(tmp_path / "flipped.pt"), random.Random(1)
     content, expected, refused = source.read_bytes(), read_checkpoint(str(source))["model"], 0
     for _ in range(60):
@@ -250,7 +250,7 @@ def test_flipped_bits_are_found(runs, tmp_path):
         flipped[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
         (tmp_path / "flipped.pt").write_bytes(flipped)
         try:
-            found = read_checkpoint(path)["model"]  # of padding between the parts
+            found = read_checkpoint(path)["model"]  # the bit is in padding between the parts
             assert all(torch.equal(expected[name], found[name]) for name in expected)
         except UserError as error:
             assert str(error).startswith(path) and "\n" not in str(error)
@@ -261,7 +261,7 @@ def test_flipped_bits_are_found(runs, tmp_path):
 
 
 def test_torch_that_cannot_be_told_what_is_safe(runs, monkeypatch):
-    """Before 2.4, what holds a Namespace, as all of the stock lstm's do, is refused; the rest loads."""
+    """Before torch 2.4, checkpoints with a Namespace, as all of the stock lstm's, are refused; others load."""
     monkeypatch.delattr(torch.serialization, "add_safe_globals", raising=False)
     assert read_checkpoint(str(runs.rnnsearch / "checkpoint1.pt"))
     with pytest.raises(UserError, match="holds argparse.Namespace, which torch .* cannot load safely: use 2.4"):

@@ -1,4 +1,4 @@
-"""Data folders and command lines as people get them wrong: one sentence, before anything is written."""
+"""Wrong data folders and command lines are refused in one sentence, before anything is written."""
 
 import contextlib
 import os
@@ -19,12 +19,12 @@ from fairseq_attnvariants.patches.messages.data import check_binarised, check_di
 from fairseq_attnvariants.patches.training.alignments import load_langpair_dataset
 from fairseq_attnvariants.registry import ConfigurationError
 
-pytestmark = [pytest.mark.hostile, pytest.mark.filterwarnings("ignore")]  # stock fairseq's own are many
+pytestmark = [pytest.mark.hostile, pytest.mark.filterwarnings("ignore")]  # stock fairseq has many
 
 
 @pytest.fixture
 def folder(binarised, tmp_path):
-    """A copy of the corpus, to be spoilt."""
+    """A copy of the corpus, which tests damage."""
     return shutil.copytree(binarised, tmp_path / "bin")
 
 
@@ -35,7 +35,7 @@ def raw(binarised):
 
 @pytest.fixture
 def refused(tmp_path):
-    """Runs a command that says one sentence at its end, no traceback, and leaves nothing."""
+    """A function that runs a command, which has to end in one sentence, without a traceback, and leave no files."""
 
     def run(message, command, *arguments, stdin=None):
         if command == "fairseq-train":
@@ -54,7 +54,7 @@ def touch(folder, *names):
 
 
 def test_languages_of_a_folder(tmp_path):
-    """Hyphens are in languages, too; and what is given narrows the choice, in either direction."""
+    """Names of languages may have hyphens; given languages narrow the choice, in either direction."""
     touch(tmp_path, *(f"dict.{language}.txt" for language in ("zh-Hans", "en", "de")))
     with pytest.raises(ConfigurationError, match="unclear, it has no binarised text: give both, as -s and -t"):
         find_languages(str(tmp_path), None, None)
@@ -77,7 +77,7 @@ def test_languages_of_a_folder(tmp_path):
 
 
 def rename(folder, source):
-    """The same corpus with another name for its source."""
+    """Rename the source language of the corpus."""
     for path in folder.glob("*xx*"):
         path.rename(folder / path.name.replace("xx", source))
 
@@ -102,7 +102,7 @@ def change(path, kind, at, value):
     path.write_bytes(content)
 
 
-SIZES, FIRST = 26, "train.xx-yy.yy"  # where the lengths begin in an index; the file that is spoilt
+SIZES, FIRST = 26, "train.xx-yy.yy"  # where the lengths begin in an index; the file that is damaged
 DAMAGE = {
     "index cut off": (lambda d: cut(d / f"{FIRST}.idx"), "train.xx-yy.yy.idx is damaged or cut off"),
     "index empty": (lambda d: (d / f"{FIRST}.idx").write_bytes(b""), "is no index that fairseq-preprocess writes"),
@@ -147,7 +147,7 @@ def test_damaged_files_are_named(folder, kind):
 
 
 def test_a_sentence_without_a_symbol_is_refused(folder):
-    """It would also crash fairseq's own BLEU (``Segmentation fault``), which looks for its end before its beginning."""
+    """It would also crash fairseq's BLEU (``Segmentation fault``), which reads before the beginning to find an end."""
     prefix = str(folder / "valid.xx-yy.yy")
     builder = indexed_dataset.make_builder(f"{prefix}.bin", "mmap", 16)
     for line in range(12):
@@ -224,7 +224,7 @@ def test_a_training_that_could_not_validate_does_not_begin(binarised, refused, m
 
 
 def test_the_limit_of_a_trained_model_is_named_as_such(binarised):
-    """Larger options of the task do not change it."""
+    """The message names the option for a trained model, since larger options of the task do not change its limit."""
     task = load_split(binarised, "valid", "mmap")
     with pytest.raises(
         ConfigurationError, match=r"--max-source-positions \(of a trained model also by --model-o.* is 3"
@@ -257,7 +257,7 @@ def two(binarised):
     (("--ignore-unused-valid-subsets", "--upsample-primary", "2"), (252, 120)),
 ])  # fmt: skip
 def test_several_texts_train_and_validate(two, tmp_path, monkeypatch, more, sentences):
-    """Stock fairseq refuses a second text that ``--valid-subset`` names, and takes the first of several -1 times."""
+    """Stock fairseq refuses a second text in ``--valid-subset``, and combines several with -1 times the first one."""
     sizes, batches = {}, FairseqTask.get_batch_iterator
 
     def get_batch_iterator(self, dataset, *arguments, **named):
@@ -288,7 +288,7 @@ def test_validation_leaves_out_what_is_too_long_for_a_batch(binarised, tmp_path)
 
 
 def test_translations_of_lines_that_are_too_long(runs, refused):
-    """fairseq-interactive numbers no lines: it names the words."""
+    """fairseq-interactive has no line numbers, so the message has the first words."""
     common = (runs.data, "--user-dir", corpus.USER_DIR, "--path", runs.rnnsearch / "checkpoint1.pt")
     long = "bee ant " * 600
     refused(
@@ -349,7 +349,7 @@ def test_a_tokenizer_without_languages_is_refused(tmp_path, capsys):
     (b"\xef\xbb\xbfant 3\n", "line 1: a byte order mark"),
 ])  # fmt: skip
 def test_dictionaries_that_fairseq_cannot_read(folder, content, message):
-    """The first is what fairseq-preprocess writes of a --srcdict with ``#fairseq:overwrite``."""
+    """fairseq-preprocess writes the first one from a --srcdict with ``#fairseq:overwrite``."""
     (folder / "dict.yy.txt").write_bytes(content)
     with pytest.raises(ConfigurationError, match=f"dict.yy.txt, {message}"):
         load_split(folder)
@@ -389,7 +389,7 @@ import_user_module(Namespace(user_dir={other!r}))
 
 
 def test_two_plugins_at_a_time(binarised, tmp_path):
-    """As docs/messages.md shows it: one folder imports this package and another's folder."""
+    """One folder imports this package and another plugin's folder, as in docs/messages.md."""
     for number, name in enumerate(("mine", "theirs")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text(PLUGIN.format(name=name, number=number))
@@ -403,7 +403,7 @@ def test_two_plugins_at_a_time(binarised, tmp_path):
 
 @pytest.mark.parametrize("symbol,said", [(999, "a symbol that its dictionary does not have"), (0, "<s> is one of")])
 def test_a_long_text_is_looked_at_in_pieces(folder, monkeypatch, caplog, symbol, said):
-    """A piece has a few tokens here; the message counts lines from the beginning of the text."""
+    """A chunk has few tokens here; the message counts lines from the beginning of the text."""
     monkeypatch.setattr("fairseq_attnvariants.patches.messages.data.CHUNK", 5)
     sizes = np.frombuffer((folder / f"{FIRST}.idx").read_bytes(), "i4", 120, SIZES)
     change(folder / f"{FIRST}.bin", "u2", 2 * int(sizes[:6].sum()), symbol)
@@ -424,7 +424,7 @@ def test_the_first_symbol_that_a_dictionary_lacks_is_refused(folder):
 
 
 def test_a_symbol_below_zero_is_refused(tmp_path):
-    """As a large dictionary's four bytes a symbol can have it."""
+    """Symbols of a large dictionary have four bytes, with a sign."""
     made = indexed_dataset.MMapIndexedDatasetBuilder(str(tmp_path / "text.bin"), dtype=np.int32)
     made.add_item(torch.tensor([-5, 2]))
     made.finalize(str(tmp_path / "text.idx"))

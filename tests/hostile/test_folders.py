@@ -1,4 +1,4 @@
-"""Folders of runs that hold anything but runs: one sentence that names the file, and an end however links lead."""
+"""Folders of runs with malformed files: a refusal is one sentence with the file's name, and no link loops forever."""
 
 import glob
 import math
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.hostile
 
 MISSING = object()
 ODD = [MISSING, None, "text", [1], {"a": {"b": [1]}}, math.nan, math.inf, 10**400, b"x", (1, 2)]
-PLACES = {  # what the table of runs reads, and which odd values are none of its kinds
+PLACES = {  # what the table of runs reads, and the odd values that are refused there
     "cfg.task.data": [value for value in ODD if value != "text"],
     "cfg.common": ODD,
     "cfg.common.seed": [value for value in ODD if value != 10**400],
@@ -32,7 +32,7 @@ PLACES = {  # what the table of runs reads, and which odd values are none of its
 
 
 def put(state, place, value):
-    """Change the state at a place."""
+    """Set or delete the value at a place of the state."""
     *way, last = place.split(".")
     for key in way:
         state = state[key] if isinstance(state, dict) else vars(state)[key]
@@ -72,7 +72,7 @@ def test_odd_scores_of_checkpoints_are_refused(runs, tmp_path, capfd, place, val
 
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.int8, torch.bool])
 def test_parameters_of_other_kinds_are_not_averaged(runs, tmp_path, capfd, dtype):
-    """Two that differ are refused in either order."""
+    """Two number types are refused in either order."""
     good, name = str(runs.rnnsearch / "checkpoint2.pt"), "decoder.output_projection.bias"
     state = loading.load(runs.rnnsearch / "checkpoint1.pt")
     state["model"][name] = state["model"][name].to(dtype)
@@ -94,7 +94,7 @@ def test_finite_scores_are_still_found(runs, tmp_path):
 
 
 def test_links_that_lead_in_circles_come_to_an_end(tmp_path, monkeypatch):
-    """Folders that link to their parents would be looked into 2^40 times; each is once."""
+    """Folders that link to their parents would be read 2^40 times; each is read once."""
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "checkpoint_best.pt").touch()
     for name, target in (("a", "b"), ("b", "a"), ("up", "."), ("run/up", ".."), ("run/again", ".."), ("linked", "run")):

@@ -1,4 +1,4 @@
-"""Trainings that are killed wherever they write, or repeated, end in the same weights, bit for bit."""
+"""Trainings that are killed while they write, or repeated, end in the same weights, bit for bit."""
 
 import errno
 import logging
@@ -20,14 +20,14 @@ from fairseq_attnvariants.patches.loading.checkpoints import is_whole
 
 UPDATES = 24
 SCRIPT = Path(__file__).parents[2] / "examples" / "common" / "train.sh"
-pytestmark = [pytest.mark.hostile, pytest.mark.filterwarnings("ignore")]  # stock fairseq's own are many
+pytestmark = [pytest.mark.hostile, pytest.mark.filterwarnings("ignore")]  # stock fairseq has many
 
 
 OPERATIONS = (torch, "save"), (os, "fsync"), (os, "rename"), (os, "remove"), (shutil, "copyfile")
 
 
 def die_before(number):
-    """End this process where it would write, name or remove a file for the so-manieth time."""
+    """End this process before it writes, renames or removes a file for the ``number``-th time."""
     left = iter(range(number - 1, -1, -1))
 
     def counted(operation):
@@ -38,7 +38,7 @@ def die_before(number):
 
 
 def train(data, folder, *more, killed=0):
-    """fairseq-train in a process of its own that has imported everything already; it may be killed at an operation."""
+    """Start fairseq-train in a forked process, which may die before operation ``killed``; return the process."""
     more = more or ("--save-interval-updates", "1", "--keep-interval-updates", "2", "--max-update", UPDATES)
 
     def main():
@@ -63,7 +63,7 @@ def finished(process, folder):
 
 
 def assert_same(one, other):
-    """Equal weights, state of the optimizer and place in the data."""
+    """Assert equal weights, states of the optimizer, places in the data and best scores."""
     for part in ("model", "last_optimizer_state"):
         assert_equal(one[part], other[part])
     assert one["extra_state"]["train_iterator"] == other["extra_state"]["train_iterator"]
@@ -83,14 +83,14 @@ def assert_equal(one, other):
 
 @pytest.fixture(scope="module")
 def whole(data, tmp_path_factory):
-    """The folder of a training that nothing has interrupted."""
+    """The folder of a training without interruption."""
     folder = tmp_path_factory.mktemp("whole")
     finished(train(data, folder), folder)
     return folder
 
 
 def test_kills(request, data, whole, tmp_path):
-    """After each kill, two operations later than the one before, every checkpoint is complete, the last no older."""
+    """Each kill is two operations later; after it, all checkpoints are complete, and the last one is not older."""
     folder, before = tmp_path / "run", 0
     for number in range(2, 2 + 2 * request.config.getoption("--kills"), 2):
         process = train(data, folder, killed=number)
@@ -110,7 +110,7 @@ def test_kills(request, data, whole, tmp_path):
 
 
 def test_a_checkpoint_is_on_disk_before_it_has_its_name(data, tmp_path):
-    """Else the name could outlive a power cut, and the content not."""
+    """Otherwise the name could survive a power cut, and the content not."""
     order = tmp_path / "order"
 
     def note(operation, path):
@@ -132,7 +132,7 @@ def test_a_checkpoint_is_on_disk_before_it_has_its_name(data, tmp_path):
 
 
 def test_a_copy_that_is_cut_off_does_not_arrive(data, tmp_path, monkeypatch):
-    """As a kill in the middle of writing checkpoint_last.pt does it, at the moment that hurts."""
+    """A kill while checkpoint_last.pt is written must not leave half of it."""
 
     def cut(source, target):
         target.write(source.read(1000))
@@ -147,7 +147,7 @@ def test_a_copy_that_is_cut_off_does_not_arrive(data, tmp_path, monkeypatch):
 
 
 def test_a_copy_that_fails_leaves_nothing(tmp_path, monkeypatch):
-    """On a full disk, where half a checkpoint hurts most."""
+    """A full disk must not leave half of a checkpoint."""
 
     def full(source, target):
         target.write(source.read()[:1])
@@ -161,7 +161,7 @@ def test_a_copy_that_fails_leaves_nothing(tmp_path, monkeypatch):
 
 
 def test_checkpoints_are_not_written_through_links(tmp_path):
-    """In a folder of somebody else's, whose scratch files have names that can be foreseen."""
+    """A folder from somebody else may have links with the predictable names of temporary files."""
     (tmp_path / "mine").write_text("mine")
     for name in ("saved.pt", "copied.pt"):
         (tmp_path / f"{name}.tmp").symlink_to("mine")
@@ -219,7 +219,7 @@ def test_other_dictionaries_are_named_when_training_goes_on(data, tmp_path):
 
 
 def test_a_recipe_that_has_ended_is_not_trained_on(tmp_path):
-    """fairseq forgets how long it has been patient, so the script of the recipes takes note of the end."""
+    """fairseq does not store how long it has been patient, so the script of the recipes records the end."""
     saved = tmp_path / "an out" / "checkpoint_last.pt"
     for name, line in (
         ("fairseq-train", f"echo trained >> '{tmp_path}/calls'; touch '{saved}'; exit $FAILS"),

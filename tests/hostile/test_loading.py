@@ -1,4 +1,4 @@
-"""Files of every kind in every reader, in every environment: one sentence each, and nothing runs."""
+"""Every reader, in every environment, refuses every kind of malicious file in one sentence, and runs no code."""
 
 import argparse
 import ast
@@ -30,12 +30,12 @@ from fairseq_attnvariants.patches.loading import checkpoints as loading
 from fairseq_attnvariants_cli.main import parser
 from fairseq_attnvariants_cli.text.files import UserError
 
-pytestmark = [pytest.mark.hostile, pytest.mark.filterwarnings("ignore")]  # stock fairseq's own are many
+pytestmark = [pytest.mark.hostile, pytest.mark.filterwarnings("ignore")]  # stock fairseq has many
 
 
 @pytest.fixture(params=["plain", "forced", "asked for"])
 def environment(request, monkeypatch):
-    """As it is; with a variable that turns safe loading off; in a changed fairseq that does not load safely."""
+    """The plain environment; a variable that turns safe loading off; a changed fairseq that loads unsafely."""
     if request.param == "forced":
         monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
     elif request.param == "asked for":
@@ -46,13 +46,13 @@ def environment(request, monkeypatch):
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    """Of the file in question."""
+    """The path of the file to read."""
     return tmp_path_factory.mktemp("strangers") / "checkpoint_last.pt"
 
 
 @pytest.fixture(scope="module")
 def fairseq_readers(runs, path):
-    """What fairseq's commands and functions do with the path of a checkpoint, by their names."""
+    """Functions that load the checkpoint as fairseq's commands and functions do, by their names."""
     arguments = corpus.train_arguments(runs.data, path.parent)
     cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), arguments))
     task = tasks.setup_task(cfg.task)
@@ -84,7 +84,7 @@ def subcommands(runs, path):
 def test_every_kind_is_refused_in_one_sentence_and_nothing_runs(path, fairseq_readers, subcommands, environment, kind):
     canary = path.with_name("canary")
     path.write_bytes(kind(canary))
-    # the environments change what torch.load does, by which all subcommands read
+    # the environments change torch.load, which all subcommands use
     some = subcommands if environment == "plain" else {name: subcommands[name] for name in ("align", "results")}
     for name, read in {**fairseq_readers, **some}.items():
         with pytest.raises(UserError if name in subcommands else Exception) as refusal:
@@ -103,7 +103,7 @@ def test_every_module_of_fairseq_that_loads_is_guarded():
     found = []
     for path in root.rglob("*.py"):
         text = path.read_text()
-        if "torch.load" in text and "examples" not in path.parts:  # which fairseq does not import
+        if "torch.load" in text and "examples" not in path.parts:  # fairseq does not import these
             called = {ast.unparse(node.func) for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)}
             if "torch.load" in called:
                 found.append(".".join(path.relative_to(root.parent).with_suffix("").parts))
@@ -111,7 +111,7 @@ def test_every_module_of_fairseq_that_loads_is_guarded():
 
 
 def test_loading_elsewhere_stays_as_it_is(tmp_path):
-    """Nothing is allowed to others, and what they have allowed is there afterwards and not of use in a file."""
+    """Loading allows no classes to other code; classes that others allowed stay, and are refused in checkpoints."""
     torch.save(argparse.Namespace(x=1), tmp_path / "x.pt")
     before = set(torch.serialization.get_safe_globals())
     torch.serialization.add_safe_globals([Path])
@@ -134,7 +134,7 @@ class Mine:
 
 
 def test_loading_in_threads_leaves_the_others_alone(tmp_path):
-    """Four threads load, and a fifth loads what it allowed itself: neither has the other's classes, then or later."""
+    """Four threads load checkpoints, a fifth its allowed class: none gets the classes of the other, then or later."""
     torch.save({"x": argparse.Namespace(x=numpy.arange(3))}, tmp_path / "ours.pt")
     torch.save(Mine(), tmp_path / "theirs.pt")
     before, filters = set(torch.serialization.get_safe_globals()), list(warnings.filters)
@@ -188,7 +188,7 @@ def test_arrays_and_numbers_of_numpy_come_back(tmp_path, dtype):
 
 
 def stored(dtype=(b"i8", b""), shape=(1,), content=bytes(8), function=b"_reconstruct"):
-    """An array as numpy pickles it, with changes."""
+    """Return the pickle of an array as numpy writes it, with changes."""
     code, state = dtype
     kind = kinds.named("numpy", "dtype") + kinds.constant((code.decode(), False, True)) + b"R" + state
     made = kinds.named("numpy._core.multiarray", function.decode()) + b"(" + kinds.named("numpy", "ndarray")
@@ -254,7 +254,7 @@ def test_arrays_of_anything_but_plain_numbers_are_refused(tmp_path, content):
 
 
 def test_an_object_at_an_address_does_not_end_the_interpreter(runs, tmp_path):
-    """As a segmentation fault did, in fairseq-train."""
+    """Without the refusal, fairseq-train ended in a segmentation fault."""
     content = kinds.constant({"model": {}, "args": None, "cfg": {}, "optimizer_history": [{}]}) + kinds.constant("x")
     content += kinds.call("numpy", "ndarray", (1,), "O", b"A" * 8)[2:-1]
     (tmp_path / "checkpoint_last.pt").write_bytes(kinds.archive(b"\x80\x02" + content + b"s."))
@@ -274,7 +274,7 @@ def test_a_tensor_that_repeats_what_is_stored_is_refused(tmp_path):
 
 @pytest.fixture
 def refusal(runs, tmp_path):
-    """The sentence about the stock lstm's checkpoint after a change."""
+    """A function that changes the stock lstm's checkpoint, and returns the message of the refusal."""
 
     def read(change):
         found = loading.load(runs.lstm / "checkpoint_last.pt")
@@ -290,7 +290,7 @@ def refusal(runs, tmp_path):
 
 
 def in_args(**changes):
-    """Old arguments in the place of a configuration."""
+    """Return a change that stores old arguments instead of a configuration."""
 
     def change(found):
         found["args"], found["cfg"] = argparse.Namespace(**{**vars(found["cfg"]["model"]), **changes}), None
@@ -305,7 +305,7 @@ def in_args(**changes):
     "wrap", [str, lambda text: [text], lambda text: {"x": (text,)}], ids=["text", "list", "mapping"]
 )
 def test_interpolations_do_not_reach_hydra(refusal, monkeypatch, text, wrap):
-    """Nor in the form of a literal, which fairseq evaluates where it expects a number or a list."""
+    """Literals count, too, which fairseq evaluates where it expects a number or a list."""
     monkeypatch.setattr(checkpoint_utils, "convert_namespace_to_omegaconf", None)
     assert refusal(in_args(save_interval=wrap(text))).endswith("a checkpoint holds values, no interpolations")
 
@@ -326,7 +326,7 @@ def test_a_configuration_holds_plain_values(refusal, value):
 )
 @pytest.mark.parametrize("name", ["../../x", "/tmp/x", "x", 3, ["bert"]], ids=str)
 def test_names_are_those_of_the_registries(refusal, monkeypatch, kind, name):
-    """hydra would read a file of that name."""
+    """Otherwise hydra would read a file with that name."""
     monkeypatch.setattr(checkpoint_utils, "convert_namespace_to_omegaconf", None)
     message = (
         f" needs the {kind.replace('arch', 'model')} {name!r}, which neither fairseq nor this package has: give the "
@@ -337,7 +337,7 @@ def test_names_are_those_of_the_registries(refusal, monkeypatch, kind, name):
         assert refusal(lambda found: found["cfg"].update({kind: {"_name": name}})) == message
 
 
-NESTED = {  # a Namespace in a model's options, which fairseq converts once more (`w2v_args`), and what is like it
+NESTED = {  # a Namespace in a model's options, which fairseq converts again (`w2v_args`), and similar forms
     "Namespace": lambda **options: argparse.Namespace(**options),
     "mapping": lambda **options: options,
     "list of a mapping": lambda **options: [{"x": (options,)}],
@@ -350,7 +350,7 @@ NESTED = {  # a Namespace in a model's options, which fairseq converts once more
 @pytest.mark.parametrize("wrap", NESTED.values(), ids=NESTED)
 @pytest.mark.parametrize("form", ["args", "cfg"])
 def test_nested_configurations_are_checked_at_every_depth(refusal, environment, monkeypatch, form, wrap):
-    """hydra would read the YAML file that is named, and put ``HOME`` into what it says of it."""
+    """Otherwise hydra would read the named YAML file, and put ``HOME`` into its message."""
     monkeypatch.setattr(checkpoint_utils, "convert_namespace_to_omegaconf", None)
 
     def nested(**options):
@@ -369,7 +369,7 @@ def test_nested_configurations_are_checked_at_every_depth(refusal, environment, 
 
 
 def test_what_nested_configurations_legally_hold_is_read(runs, tmp_path):
-    """Names of criteria and the like may be of another plugin, which a translation does not need."""
+    """Names of criteria, for example, may come from another plugin, which a translation does not need."""
     state = loading.load(runs.lstm / "checkpoint_last.pt")
     inner = {"task": {"_name": "translation"}, "criterion": "mine", "bpe": None, "model": {"_name": "lstm"}}
     vars(state["cfg"]["model"]).update(w2v_args=argparse.Namespace(arch="lstm", **inner), x=json.dumps({"price": "$5"}))
@@ -385,7 +385,7 @@ def test_an_option_that_is_nested_without_an_end_is_refused(refusal):
 
 @pytest.mark.parametrize("name", ["x\x1b[2J", "x\nForged: line", "x\r", "\u202ex", "x\x00"])
 def test_names_that_cannot_be_printed_are_refused(refusal, name):
-    """Else every message that names an option or a parameter, also fairseq's and torch's, would hold them."""
+    """Otherwise messages that name an option or a parameter, also fairseq's and torch's, would contain them."""
     for change in (
         in_args(**{name: 1}),
         in_args(w2v_args={"x": [{name: 1}]}),
@@ -421,7 +421,7 @@ def test_a_configuration_that_grows_as_it_is_read_is_refused(refusal):
 
 @pytest.mark.parametrize("kind", [in_args, lambda **options: lambda found: vars(found["cfg"]["model"]).update(options)])
 def test_a_path_that_is_a_pipe_is_refused(refusal, tmp_path, kind):
-    """Instead of waiting for somebody who writes to it."""
+    """A reader would wait for a writer of the pipe."""
     os.mkfifo(tmp_path / "pipe")
     message = refusal(kind(encoder_embed_path=str(tmp_path / "pipe")))
     assert "encoder_embed_path is" in message and message.endswith("which is no file, but a pipe or a device")
@@ -468,7 +468,7 @@ def test_an_archive_that_is_written_anew_is_read_anew(runs, tmp_path):
 
 @pytest.mark.parametrize("inner", ["", "model/"])
 def test_a_model_in_an_archive_translates_and_the_archive_stays(runs, tmp_path, inner):
-    """Stock fairseq put a folder in its place."""
+    """Stock fairseq replaces the archive by a folder."""
     path = packed(tmp_path, (f"{inner}model.pt", runs.rnnsearch / "checkpoint_best.pt"))
     content = path.read_bytes()
     assert translate(path, runs) == translate(path, runs)
@@ -501,7 +501,7 @@ def test_what_is_no_archive_is_refused(runs, tmp_path, content):
         translate(tmp_path / "none", runs)
 
 
-# ---- what is said of torch's holes
+# ---- warnings of torch's security holes
 
 
 @pytest.mark.parametrize(

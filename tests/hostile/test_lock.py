@@ -13,15 +13,15 @@ import pytest
 
 from fairseq_attnvariants.patches.training import lock as locks
 
-pytestmark = [pytest.mark.hostile, pytest.mark.filterwarnings("ignore")]  # stock fairseq's own are many
+pytestmark = [pytest.mark.hostile, pytest.mark.filterwarnings("ignore")]  # stock fairseq has many
 
 
 class Trainer:
-    """Something that can be referred to weakly."""
+    """An object that weak references can refer to."""
 
 
 def fork(function, *arguments):
-    """A process that calls a function and stays; returns when it has."""
+    """Start a process that calls a function and stays; return it after the call."""
     context = multiprocessing.get_context("fork")
     ready = context.Event()
 
@@ -37,7 +37,7 @@ def fork(function, *arguments):
 
 
 def hold(folder):
-    """What a process that trains in a folder has."""
+    """Lock a folder, and return the trainer that holds the lock."""
     trainer = Trainer()
     locks.lock(str(folder), trainer)
     return trainer
@@ -76,7 +76,7 @@ def test_a_full_disk_locks_without_a_text(tmp_path, monkeypatch):
 def test_one_process_trains_again_and_gives_the_folder_back(runs, tmp_path):
     for updates in ("1", "2"):
         corpus.train_here(*corpus.train_arguments(runs.data, tmp_path, "--max-update", updates))
-    gc.collect()  # of the trainer, which a process that trains has for as long as it lives
+    gc.collect()  # deletes the trainer, which a real training has until its end
     assert (tmp_path / "checkpoint_last.pt").exists() and not (tmp_path / locks.NAME).exists()
     other = fork(hold, tmp_path)
     other.kill()
@@ -94,7 +94,7 @@ def test_a_training_is_not_refused_by_an_earlier_one_of_its_process(tmp_path):
 
 
 def test_a_training_that_is_refused_gives_the_folder_back(runs, tmp_path):
-    """Also while somebody has its error, and so its trainer."""
+    """The folder is free even while the error, and so the trainer, is referenced."""
     arguments = corpus.train_arguments(runs.data, tmp_path, "--restore-file", tmp_path / "nothing.pt")
     with pytest.raises(ValueError, match="there is no such file") as error:
         corpus.train_here(*arguments)
@@ -113,7 +113,7 @@ def test_a_process_that_loads_data_does_not_keep_it(tmp_path):
 
 
 def test_processes_that_load_data_do_not_keep_the_folder_of_a_killed_training(tmp_path):
-    """They may outlive it."""
+    """These processes may outlive the training."""
 
     def begin():
         trainer, loader = hold(tmp_path), os.fork()
@@ -138,7 +138,7 @@ def test_processes_that_load_data_do_not_keep_the_folder_of_a_killed_training(tm
 
 
 def test_a_lock_that_an_ending_training_removes_is_taken_anew(tmp_path, monkeypatch):
-    """Between opening the file and locking it."""
+    """The file may be removed between opening and locking it."""
     flock, removed = fcntl.flock, []
 
     def late(stream, how):
@@ -163,7 +163,7 @@ def test_a_file_system_without_locks_does_not_stop_a_training(runs, tmp_path, mo
 
 
 def test_a_link_of_the_lock_is_not_followed(tmp_path, caplog):
-    """A folder of runs may come from somebody else."""
+    """In a folder of runs from somebody else, the lock may be a link."""
     other = tmp_path / "other"
     other.write_text("text")
     (tmp_path / locks.NAME).symlink_to(other)
@@ -174,7 +174,7 @@ def test_a_link_of_the_lock_is_not_followed(tmp_path, caplog):
 
 
 def test_a_lock_names_its_own_process_alone(tmp_path):
-    """A process that was killed before has left its name there."""
+    """The text of a process that was killed before is overwritten."""
     other = fork(hold, tmp_path)
     os.kill(other.pid, signal.SIGKILL)
     other.join()

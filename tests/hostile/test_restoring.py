@@ -1,4 +1,4 @@
-"""What a training starts from: a file that is missing, another scheduler or metric, a checkpoint without optimizer."""
+"""Starts of a training: from a missing file, with another scheduler or metric, from checkpoints without optimizer."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ from fairseq_attnvariants.patches.loading.checkpoints import load
 from fairseq_attnvariants.patches.training.plateau import see_last_loss
 from fairseq_attnvariants.patches.training.restoring import LAST, compare_options, start_of
 
-pytestmark = [pytest.mark.hostile, pytest.mark.filterwarnings("ignore")]  # stock fairseq's own are many
+pytestmark = [pytest.mark.hostile, pytest.mark.filterwarnings("ignore")]  # stock fairseq has many
 
 
 def train(runs, folder, *more):
@@ -37,7 +37,7 @@ def begun(first_update, tmp_path):
 @pytest.mark.parametrize("option", ["--restore-file", "--finetune-from-model", "--continue-once"])
 @pytest.mark.parametrize("kind", ["missing", "relative", "folder"])
 def test_a_file_that_is_not_there_is_no_training_from_scratch(runs, tmp_path, monkeypatch, option, kind):
-    """With hydra paths are often relative, and the folder another one."""
+    """With hydra, paths are often relative, and the working folder is another one."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
     path = {"missing": tmp_path / "nothing.pt", "relative": "nothing.pt", "folder": tmp_path / "folder"}[kind]
@@ -83,7 +83,7 @@ def test_another_scheduler_is_refused_by_name(runs, begun, scheduler):
     [(["--optimizer", "nag"], "Optimizer"), (["--criterion", "label_smoothed_cross_entropy"], "Criterion")],
 )
 def test_another_optimizer_or_criterion_is_refused_by_name(runs, begun, more, option):
-    """By stock fairseq, in a sentence."""
+    """Stock fairseq refuses it, in one sentence."""
     with pytest.raises(AssertionError, match=rf"^{option} does not match; please reset the optimizer \(--reset-optim"):
         train(runs, begun, "--max-update", "2", *more)
 
@@ -97,7 +97,7 @@ def test_the_best_score_of_another_metric_is_forgotten(runs, begun, caplog):
 
 
 def test_the_best_score_of_another_folder_is_forgotten(runs, tmp_path):
-    """There may never be a better one here, and no checkpoint_best.pt."""
+    """Otherwise no score here may ever be better, and there would be no checkpoint_best.pt."""
     state = load(runs.rnnsearch / "checkpoint1.pt")
     state["extra_state"]["best"] = 0.0
     torch.save(state, tmp_path / "other.pt")
@@ -125,7 +125,7 @@ def test_a_cut_off_checkpoint_without_the_optimizer_is_replaced(runs, tmp_path, 
 
 
 def test_the_newest_checkpoint_is_that_of_the_most_updates(runs, tmp_path, caplog):
-    """Whatever its date, which a copy of the folder changes."""
+    """The date does not count, since a copy of the folder changes it."""
     for name in ("checkpoint1.pt", "checkpoint2.pt"):
         shutil.copy(runs.rnnsearch / name, tmp_path)
     os.utime(tmp_path / "checkpoint2.pt", (0, 0))
@@ -140,7 +140,7 @@ def test_the_newest_checkpoint_is_that_of_the_most_updates(runs, tmp_path, caplo
     (dict(reset_optimizer=True), []), (dict(reset_lr_scheduler=True), []),
 ])  # fmt: skip
 def test_a_plateau_sees_the_loss_of_an_epoch_that_has_ended(more, seen):
-    """Once, and not that of a validation within an epoch, which it sees at the end."""
+    """A plateau sees the loss once, at the end of an epoch, and not that of a validation within the epoch."""
     found, options = [], {"reset_optimizer": False, "reset_lr_scheduler": False, "val_loss": 0.5, "epoch": 3}
     options |= {"iterations_in_epoch": 0, **more}
     scheduler = object.__new__(ReduceLROnPlateauLRSchedule)
@@ -166,7 +166,7 @@ def test_of_two_files_to_start_from_it_is_the_one_that_fairseq_takes(runs, tmp_p
 
 @pytest.mark.parametrize("now, told", [('{"decay": {"rate": 0.9}}', True), ('{"decay": {"rate": 0.5}}', False)])
 def test_other_options_of_parts_are_told(now, told, caplog):
-    """They change no size, and so load without a word."""
+    """Such options change no size, so the checkpoint loads without an error."""
     model = SimpleNamespace(cfg=SimpleNamespace(part_args=now))
     stored = {"model": {"part_args": '{"decay": {"rate": 0.5}}'}}
     compare_options(SimpleNamespace(best_checkpoint_metric="loss"), model, "a.pt", stored)

@@ -1,4 +1,4 @@
-"""Full disks, closed pipes, signals, and names that are not text: one sentence, and nothing half-written."""
+"""Full disks, closed pipes, signals, and names that are not text: one sentence, and no partial files."""
 
 import ast
 import json
@@ -92,7 +92,7 @@ def start(*arguments, **options):
     environment = {**os.environ, "PYTHONPATH": PACKAGES, **options.pop("environment", {})}
     pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
-    def interruptible():  # also where the tests run under nohup or in the background of a shell, which ignore signals
+    def interruptible():  # also if the tests run under nohup or in the background of a shell, which ignore signals
         for number in ENDING:
             signal.signal(number, signal.SIG_DFL)
 
@@ -100,7 +100,7 @@ def start(*arguments, **options):
 
 
 def refused(process, message):
-    """Status 2 and one sentence."""
+    """Assert that the process ends with status 2 and one sentence."""
     error = process.communicate(timeout=60)[1].decode()
     assert process.returncode == 2 and error.count("\n") == 1 and error.endswith(message), error
 
@@ -109,7 +109,7 @@ def refused(process, message):
 
 
 def test_no_output_is_written_through_a_link_of_a_name_that_can_be_foreseen(folder):
-    """As `out.PID.tmp` was, which is opened before the output has its name."""
+    """A name such as `out.PID.tmp` for the temporary file could be a link that somebody else has prepared."""
     (folder / "mine").write_text("mine")
     for name in ("out.tmp", f"out.{os.getpid()}.tmp"):
         os.symlink("mine", name)
@@ -124,7 +124,7 @@ def test_a_new_output_may_be_read_as_any_new_file(folder):
     assert os.stat("out").st_mode == os.stat("new").st_mode
 
 
-OTHERS = {  # what writes anything, and why it need not go by `write_bytes`
+OTHERS = {  # modules that write files, and why they need not use `write_bytes`
     "fairseq_attnvariants_cli/text/files.py": "it is there",
     "fairseq_attnvariants_cli/main.py": "to os.devnull",
     "fairseq_attnvariants_cli/subcommands/average.py": "to a stream of it",
@@ -144,7 +144,7 @@ OTHERS = {  # what writes anything, and why it need not go by `write_bytes`
 
 
 def writes(node):
-    """Whether a node of a syntax tree opens a file to write to it."""
+    """Return whether a node of a syntax tree opens a file to write to it."""
     if not isinstance(node, ast.Call):
         return False
     function = ast.unparse(node.func)
@@ -198,7 +198,7 @@ def test_standard_output_on_a_full_disk(full, line):
 
 @pytest.mark.parametrize("line", ["--help", "links generated", "aer align --hard align"])
 def test_a_reader_that_is_gone(folder, line):
-    """Such as ``head``."""
+    """A reader such as ``head`` may end first."""
     reading, writing = os.pipe()
     os.close(reading)
     process = start(*line.split(), stdout=writing)
@@ -213,7 +213,7 @@ def test_a_reader_that_is_gone(folder, line):
     (signal.SIGTERM, 143, b""), (signal.SIGHUP, 129, b""), (signal.SIGINT, 130, b"fairseq-attnvariants: interrupted\n"),
 ])  # fmt: skip
 def test_a_signal_leaves_nothing(folder, number, status, message):
-    """The subcommand waits for the rest of its input, with its output begun."""
+    """The signal comes while the subcommand waits for input, after it has begun its output."""
     os.mkfifo("pipe")
     process = start("links", "pipe", "--output", "out")
     with open("pipe", "w") as stream:
@@ -232,7 +232,7 @@ def test_a_signal_leaves_nothing(folder, number, status, message):
 
 
 def test_the_tests_run_where_signals_are_ignored(folder):
-    """As ``nohup`` and a shell's background have it: what is started here is ended by each signal all the same."""
+    """``nohup`` and a shell's background ignore signals, but processes that tests start still end by each signal."""
     before = {number: signal.signal(number, signal.SIG_IGN) for number in ENDING}
     try:
         os.mkfifo("pipe")
@@ -248,7 +248,7 @@ def test_the_tests_run_where_signals_are_ignored(folder):
 
 
 def test_nohup_keeps_a_command_going(folder):
-    """A signal that was ignored when it began stays so."""
+    """A signal that is ignored at the start stays ignored."""
     os.mkfifo("pipe")
     ignoring = subprocess.Popen(
         ["nohup", sys.executable, "-m", "fairseq_attnvariants_cli", "links", "pipe", "--output", "out"],

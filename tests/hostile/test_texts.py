@@ -1,4 +1,4 @@
-"""Texts that no corpus should have: endless lines, lines of nothing, bytes of everything."""
+"""Texts that no corpus should have: very long lines, empty lines, arbitrary bytes."""
 
 import csv
 import html
@@ -28,7 +28,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def endless(kind, seed=0, words=ENDLESS):
-    """A line of one word again and again, or of words in a random order."""
+    """Return a line that repeats one word, or has words in a random order."""
     rng = random.Random(seed)
     return " ".join("a" if kind == "same" else f"w{rng.randrange(1000)}" for _ in range(words)) + "\n"
 
@@ -87,7 +87,7 @@ def test_alignments_of_long_lines_are_refused(folder, capfd, subcommand):
 
 
 def test_a_huge_number_of_a_sentence_is_refused(folder, capfd):
-    """And not a line written for each before it."""
+    """Otherwise an empty line would be written for each number before it."""
     (folder / "generated").write_text("S-999999999999\ta\nH-999999999999\t-1\tx\nA-999999999999\t0-0\n")
     assert main(["links", "generated", "--output", "out"]) == 2
     error = capfd.readouterr().err
@@ -165,7 +165,7 @@ FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\uff1d1+1", "\uff0b1", "a\r=1+1", "
 
 
 def spreadsheet(text):
-    """The cells as they are read by what takes a bare carriage return for the end of a row, too."""
+    """Return the cells as a program reads them for which a carriage return also ends a row."""
     return [cell for row in csv.reader(io.StringIO(text.replace("\r", "\n"))) for cell in row]
 
 
@@ -182,7 +182,7 @@ MARKUP = ["a|b", r"a\|b", r"\<img src=x>", "[a](javascript:alert(1))", "![a](htt
 
 @pytest.mark.parametrize("cell", MARKUP)
 def test_cells_of_markdown_are_shown_as_they_are(folder, cell):
-    """Three cells a row, nothing live, and after entities are read the text again."""
+    """A row has three cells and no active markup, and shows the text after entities are decoded."""
     with table_file("t.md") as save:
         save(["n-gram", "b", "c"], [[cell, cell, "x"]])
     text = (folder / "t.md").read_text()
@@ -193,7 +193,7 @@ def test_cells_of_markdown_are_shown_as_they_are(folder, cell):
 
 @pytest.mark.parametrize("cell", [r"\input{x}", "[x", "*x", "a & b \\\\ c", "$x$ % #", "^^5cinput"])
 def test_cells_of_latex_are_text(folder, cell):
-    """Escaped, and at the beginning of a row not what a row's end reads."""
+    """Cells are escaped, and none begins a row with a character that LaTeX reads after the end of a row."""
     with table_file("t.tex") as save:
         save([cell, "b"], [[cell, "x"]])
     rows = [line.strip() for line in (folder / "t.tex").read_text().splitlines() if " & " in line]
@@ -207,7 +207,7 @@ TERMINAL = "\x1b]0;x\x07\x1b[2J\r\nfairseq-attnvariants: all is well\u202e\u2066
 
 
 def test_what_is_printed_holds_nothing_that_a_terminal_obeys(folder, monkeypatch, capfd):
-    """Neither in a refusal, which is one line, nor in reports, tables, or the facts for a bug report."""
+    """No control characters are in refusals, reports, tables, or the output of env."""
     monkeypatch.setenv("PYTHONPATH", TERMINAL)
     (folder / "text").write_text("a b .\n" * 200)
     (folder / "generated").write_text("S-0\ta\nT-0\tx\nH-0\t-1\t<unk>\nP-0\t-1 -1\nA-0\t0-0\n")

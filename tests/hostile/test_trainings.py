@@ -1,4 +1,4 @@
-"""Trainings that go wrong: what stopped goes on, and what cannot says why."""
+"""Trainings that fail: they resume if they stopped, or are refused with a reason."""
 
 import logging
 import shutil
@@ -12,7 +12,7 @@ from fairseq.file_io import PathManager
 from fairseq_attnvariants.patches.loading.checkpoints import load
 from fairseq_attnvariants.patches.training.resuming import mend_last
 
-pytestmark = [pytest.mark.hostile, pytest.mark.filterwarnings("ignore")]  # stock fairseq's own are many
+pytestmark = [pytest.mark.hostile, pytest.mark.filterwarnings("ignore")]  # stock fairseq has many
 
 
 def train(runs, folder, *more):
@@ -26,7 +26,7 @@ def test_a_rate_that_is_too_large_ends_as_with_the_stock_lstm(runs, tmp_path):
 
 
 def test_without_the_optimizer_a_training_counts_on(runs, tmp_path, caplog):
-    """And is not trained again in silence."""
+    """Otherwise it would be trained again, without a message."""
     for updates in (2, 2, 3):
         caplog.clear()
         state = train(runs, tmp_path, "--max-update", updates, "--no-save-optimizer-state")
@@ -77,7 +77,7 @@ def test_alignments_of_another_number_of_sentences_are_refused(tmp_path, kind):
 
 
 def test_only_a_checkpoint_of_this_training_takes_the_place_of_a_damaged_one(runs, tmp_path):
-    """Neither an average, which has no optimizer, nor another model's; one of an older version does, renamed."""
+    """Averages, without an optimizer, and other models do not count; checkpoints of an older version do, if renamed."""
     [model], _, _ = checkpoint_utils.load_model_ensemble_and_task([str(runs.rnnsearch / "checkpoint1.pt")])
     last, content = tmp_path / "checkpoint_last.pt", b"PK"
     last.write_bytes(content)
@@ -103,7 +103,7 @@ def test_only_a_checkpoint_of_this_training_takes_the_place_of_a_damaged_one(run
 
 @pytest.mark.parametrize("name", ["checkpoint_a.pt", "checkpoint_b.pt"])
 def test_of_two_of_as_many_updates_the_one_with_an_optimizer_takes_the_place(runs, tmp_path, name):
-    """In a folder of a name that is a pattern, too."""
+    """The name of the folder is a pattern, which must be taken literally."""
     folder = tmp_path / "lr=[0.01]"
     folder.mkdir()
     state = load(runs.rnnsearch / "checkpoint1.pt")

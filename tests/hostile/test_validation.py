@@ -1,4 +1,4 @@
-"""What stock fairseq finds out when an epoch is over, and then saves nothing, is refused before the first batch."""
+"""Errors of validation, which stock fairseq finds after an epoch without saving, are found before the first batch."""
 
 import shutil
 from types import SimpleNamespace
@@ -15,7 +15,7 @@ from fairseq_attnvariants.patches.training import validation
 from fairseq_attnvariants.patches.training.validation import first_scores
 from fairseq_attnvariants.registry import ConfigurationError
 
-pytestmark = [pytest.mark.hostile, pytest.mark.filterwarnings("ignore")]  # stock fairseq's own are many
+pytestmark = [pytest.mark.hostile, pytest.mark.filterwarnings("ignore")]  # stock fairseq has many
 
 HIGHEST = "--maximize-best-checkpoint-metric"
 REFUSED = {
@@ -100,7 +100,7 @@ def test_what_validation_cannot_do_is_refused_before_the_first_batch(runs, tmp_p
 
 
 def test_the_trial_changes_nothing(runs, tmp_path):
-    """Sampled translations draw random numbers, and dropout of the first update draws the same ones as without."""
+    """Sampled translations draw random numbers, but dropout of the first update draws the same ones as without them."""
     bleu = ("--eval-bleu", "--eval-bleu-args", '{"sampling": true, "beam": 1}')
     for folder, more in (("with", bleu), ("without", ("--disable-validation",))):
         corpus.train_here(*corpus.train_arguments(runs.data, tmp_path / folder, "--max-update", "2", *more))
@@ -109,14 +109,14 @@ def test_the_trial_changes_nothing(runs, tmp_path):
 
 
 def test_empty_translations_have_a_bleu_of_0(runs, tmp_path):
-    """Stock fairseq logs none, and asks for it."""
+    """Stock fairseq logs no BLEU then, and fails because it is missing."""
     empty = ("--eval-bleu", "--eval-bleu-args", '{"max_len_b": 0, "min_len": 0}', "--best-checkpoint-metric", "bleu")
     corpus.train_here(*corpus.train_arguments(runs.data, tmp_path, "--max-update", "2", *empty, HIGHEST))
     assert load(tmp_path / "checkpoint_best.pt")["extra_state"]["val_loss"] == 0
 
 
 def test_a_task_may_add_a_metric_when_validation_is_over(runs, tmp_path, monkeypatch):
-    """fairseq lets it, so the scores of the first sentence lack this metric."""
+    """fairseq allows it, so the trial's scores lack this metric, and must not be refused for it."""
     add = lambda self, model, stats, agg: stats.update(mine=0.5)  # noqa: E731
     monkeypatch.setattr(TranslationTask, "post_validate", add, raising=False)
     corpus.train_here(
@@ -126,7 +126,7 @@ def test_a_task_may_add_a_metric_when_validation_is_over(runs, tmp_path, monkeyp
 
 
 def stand_in(valid_step, batches=("a", "b"), **options):
-    """The part of a trainer that validation asks for; the first batch has the sentences in another order."""
+    """Return the part of a trainer that validation uses; the first batch has the sentences in another order."""
     iterator = SimpleNamespace(dataset=batches, frozen_batches=[[1, 0], [0]], collate_fn=lambda sentences: sentences)
     return SimpleNamespace(get_valid_iterator=lambda subset: iterator, valid_step=valid_step, **options)
 
@@ -171,7 +171,7 @@ def test_every_text_of_validation_is_tried(monkeypatch):
     trainer = SimpleNamespace(cfg=cfg, task=SimpleNamespace(cfg=None))
     with pytest.raises(ConfigurationError, match="metric loss: validation of valid1 logs no such value; there are ppl"):
         validation.check_validation(trainer)
-    cfg.checkpoint.patience = 3  # which has scores to wait for
+    cfg.checkpoint.patience = 3  # there are scores to wait for
     scores["valid1"]["loss"] = 1.0
     validation.check_validation(trainer)
 
@@ -185,7 +185,7 @@ def test_options_of_a_validation_that_is_not_made_are_not_looked_at(runs, tmp_pa
 
 
 def test_options_of_bleu_without_a_value_are_refused():
-    """As hydra gives them: ``task.eval_bleu_args=null``."""
+    """hydra gives such options: ``task.eval_bleu_args=null``."""
     for name in ("eval_bleu_args", "eval_bleu_detok_args"):
         cfg = TranslationConfig(eval_bleu=True)
         setattr(cfg, name, None)

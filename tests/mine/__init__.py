@@ -1,4 +1,4 @@
-"""Parts and architectures as a user writes them, in a folder for ``--user-dir``."""
+"""Parts and architectures that a user could write, in a folder for ``--user-dir``."""
 
 from typing import Annotated
 
@@ -67,7 +67,7 @@ class Decay(History):
 
 @register_history("reader")
 class Reader(History):
-    """Reads the context and the annotations by maps of its own, and carries what it likes."""
+    """Reads the context and the annotations by separate maps, and carries several tensors."""
 
     def __init__(self, widths):
         super().__init__(widths)

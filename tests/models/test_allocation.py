@@ -1,4 +1,4 @@
-"""What the C library does with the memory of tensors."""
+"""How the C library keeps the memory of tensors."""
 
 import ctypes
 import subprocess
@@ -27,7 +27,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 @pytest.fixture(autouse=True)
 def unset(monkeypatch):
-    """The environment has no say, unless a test gives it one."""
+    """Remove the variables that set the thresholds, unless a test sets them."""
     for name, _ in allocation.THRESHOLDS.values():
         monkeypatch.delenv(name, raising=False)
 
@@ -40,7 +40,7 @@ def faults(what, monkeypatch, **environment):
 
 
 def test_where_the_first_is_refused_nothing_is_set(monkeypatch):
-    """As older glibc does: the second alone would stop what it does of itself."""
+    """Older glibc refuses it; the second setting alone would stop the automatic adjustment."""
     asked = []
     library = SimpleNamespace(mallopt=lambda *arguments: asked.append(arguments) or 0)
     monkeypatch.setattr(allocation.ctypes, "CDLL", lambda _: library)
@@ -50,14 +50,14 @@ def test_where_the_first_is_refused_nothing_is_set(monkeypatch):
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="another C library")
 def test_large_tensors_find_the_memory_of_those_before_them(monkeypatch):
-    """Eight of 64 MiB, after a first one: pages that the system had to give; and the environment has the last word."""
+    """Eight tensors of 64 MiB need few new pages after a first one, unless environment variables set thresholds."""
     kept, plain = faults("keep", monkeypatch), faults("leave", monkeypatch)
     asked = faults("keep", monkeypatch, MALLOC_MMAP_THRESHOLD_=str(2**20))
     assert 4 * kept < min(plain, asked), (kept, plain, asked)  # at most the first of the eight asks for more
 
 
 def test_a_model_that_trains_asks_for_it(monkeypatch):
-    """One that translates does not."""
+    """A model that translates does not."""
     asked = []
     monkeypatch.setattr(attention_rnn, "keep_memory", lambda: asked.append("asked"))
     model = build("rnnsearch")
@@ -87,6 +87,6 @@ else:
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="another C library")
 def test_children_hold_nothing_of_it():
-    """Of 576 MiB that a process keeps who loads its data has none."""
+    """A child that loads data has none of the 576 MiB that its parent keeps."""
     command = [sys.executable, "-W", "ignore", "-c", CHILD]
     assert int(subprocess.run(command, capture_output=True, text=True, check=True).stdout) < 100

@@ -1,4 +1,4 @@
-"""What earlier versions trained is loaded, computes and translates the same, and goes on training as it would have."""
+"""Checkpoints of earlier versions load, compute and translate the same, and continue their training in the same way."""
 
 import shutil
 import tarfile
@@ -19,7 +19,7 @@ ARCHIVES = {"0.1.0": (old.ARCHIVE, old.COMPOSITIONS), "0.3.0": (make_0_3_0.ARCHI
 
 
 def names(version):
-    """The models of a version."""
+    """Return the names of the models of a version."""
     with tarfile.open(ARCHIVES[version][0]) as archive:
         return [Path(name).stem for name in archive.getnames() if name != "expected.pt"]
 
@@ -33,7 +33,7 @@ def close(found, expected):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """For each version a folder of its checkpoints and of what is expected of them; the corpus is in ``data/``."""
+    """A folder for each version, with its checkpoints and their expected results; the corpus is in ``data/``."""
     folder = tmp_path_factory.mktemp("old")
     for version, (path, _) in ARCHIVES.items():
         with tarfile.open(path) as archive:
@@ -64,7 +64,7 @@ def test_it_computes_and_translates_the_same(version, name, files, expected):
 
 @MODELS
 def test_training_goes_on(version, name, files, expected, tmp_path, monkeypatch):
-    """One update more, with the moments that were saved, makes the parameters that were made then."""
+    """One more update, with the saved moments, gives the parameters that the old version gave."""
     monkeypatch.setattr(old, "COMPOSITIONS", ARCHIVES[version][1])
     shutil.copy(files / version / f"{name}.pt", tmp_path / "checkpoint_last.pt")
     path = old.train(name, files / "data", tmp_path, old.UPDATES + 1)
@@ -75,7 +75,7 @@ def test_training_goes_on(version, name, files, expected, tmp_path, monkeypatch)
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_options_of_later_versions_can_be_overridden(dtype, files):
-    """fairseq itself leaves out what the saved configuration does not have."""
+    """Stock fairseq ignores overrides of options that the saved configuration does not have."""
     overrides = {"data": str(files / "data" / "words"), "search_dtype": dtype}
     (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(files / "0.1.0" / "dl4mt.pt")], overrides)
     assert str(model.cfg.search_dtype) == dtype and model.decoder.search_dtype.asked == dtype

@@ -1,4 +1,4 @@
-"""Fingerprints of dictionaries: what changes the weights leaves them, and they tell dictionaries apart."""
+"""Fingerprints of dictionaries: averaging of weights leaves them unchanged, and they distinguish dictionaries."""
 
 import copy
 import hashlib
@@ -14,13 +14,13 @@ SIDES = {"encoder": "source", "decoder": "target"}
 
 
 def as_in_010(words):
-    """The fingerprint that version 0.1.0 wrote: the digest as four signed int64."""
+    """Return the fingerprint that version 0.1.0 wrote: the digest as four signed int64."""
     digest = hashlib.sha256("\n".join(words.symbols).encode()).digest()
     return torch.tensor([int.from_bytes(digest[i : i + 8], "big", signed=True) for i in range(0, 32, 8)])
 
 
 def tasks(count):
-    """Tasks with dictionaries of equal sizes and different words: a fault that depends on the digest shows in some."""
+    """Return tasks with dictionaries of equal sizes and other words: faults may depend on the digest."""
     return [Task(dictionary(20, f"w{k}_"), dictionary(17, f"v{k}_")) for k in range(count)]
 
 

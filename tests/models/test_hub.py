@@ -25,7 +25,7 @@ READ += "sampling_topk sampling_topp temperature diverse_beam_groups diverse_bea
 
 
 def test_translation_with_attention(runs):
-    """The attention is that of the model reading its own translation."""
+    """The attention is that of the model when it reads the translation as a given target."""
     hub = AttentionRNNModel.from_pretrained(
         str(runs.rnnsearch), "checkpoint_best.pt", str(runs.data), user_dir=USER_DIR
     )
@@ -44,7 +44,7 @@ def test_translation_with_attention(runs):
 
 
 def test_attention_on_characters(characters):
-    """The task ends the source in a space."""
+    """The task adds a space at the end of the source."""
     folder, name = characters.ava.parent, characters.ava.name
     hub = AttentionRNNModel.from_pretrained(str(folder), name, str(characters.data), user_dir=USER_DIR)
     found = hub.translate("ant bee", beam=2, attention=True)
@@ -52,7 +52,7 @@ def test_attention_on_characters(characters):
 
 
 def test_an_ensemble(runs):
-    """Names with a colon between; translations are those of the command."""
+    """Names are separated by a colon; translations are those of the command."""
     names = ["checkpoint1.pt", "checkpoint2.pt"]
     hub = AttentionRNNModel.from_pretrained(runs.rnnsearch, ":".join(names), runs.data)
     paths = ":".join(str(runs.rnnsearch / name) for name in names)
@@ -79,7 +79,7 @@ def hub(runs):
 
 
 def test_prefixes(hub):
-    """A text for all, or one for each sentence, whatever batches the sentences are sorted into."""
+    """A prefix is for all sentences, or there is one for each, in any order of batches."""
     found = hub.translate(SENTENCES, prefix="hen jay")
     assert [text.split()[:2] for text in found] == [["hen", "jay"]] * 3
     first, second, third = hub.translate(SENTENCES, prefix=["ant", "", "hen fox gnu"])
@@ -89,7 +89,7 @@ def test_prefixes(hub):
 
 
 def test_constraints(hub):
-    """The words of a phrase stay together; the order of phrases is that of the list, or free."""
+    """The words of a phrase stay together; phrases are in the order of the list, or in any order."""
     first, second, third = hub.translate(SENTENCES, beam=4, constraints=[["gnu"], [], ["fox hen", "ant"]])
     assert "gnu" in first.split() and second == hub.translate(SENTENCES[1], beam=4)
     assert re.search("fox hen.*ant", third)
@@ -119,7 +119,7 @@ def test_several_translations(hub):
 
 
 def test_a_source_word_for_each_unknown_one(hub):
-    """The one that has the highest weight, never the end of the sentence; or its translation."""
+    """``replace_unk`` takes the source word with the highest weight, except EOS; or its translation."""
     given = dict(unkpen=-30, attention=True)
     [plain] = hub.translate(["yak elk ant"], **given)
     assert "<unk>" in plain.target
@@ -131,11 +131,11 @@ def test_a_source_word_for_each_unknown_one(hub):
     assert hub.translate("yak elk ant", replace_unk=table, **given).text == " ".join(table_words)
     assert hub.translate("yak elk ant", unkpen=-30) == plain.text
     unknown = torch.tensor([hub.tgt_dict.unk()])
-    assert [*hub._places(unknown, torch.zeros(1, 2), ["yak", "elk"])] == [None]  # where it looks at no word
+    assert [*hub._places(unknown, torch.zeros(1, 2), ["yak", "elk"])] == [None]  # no weight is on a word
 
 
 def test_a_tag_is_no_source_word(hub, monkeypatch):
-    """All words of the dictionary are tags here, and however much the model looks at one, it is not taken."""
+    """All words of the dictionary are tags here; a tag is never chosen, even with a high weight."""
     sentence = "ant bee yak cat dog"
     target = hub.translate(sentence, unkpen=-30).split()
     monkeypatch.setattr(hub.src_dict, "first_feature", hub.src_dict.nspecial, raising=False)
@@ -144,7 +144,7 @@ def test_a_tag_is_no_source_word(hub, monkeypatch):
 
 
 def test_a_source_word_is_one_of_what_the_tokenizer_makes(hub, monkeypatch):
-    """The text is put together again after the words are in it."""
+    """The text is detokenised after the words are replaced."""
 
     class Dots:
         encode, decode = staticmethod(lambda text: text.replace(".", " .")), staticmethod(lambda text: f"<{text}>")
@@ -172,12 +172,12 @@ def test_what_is_translated_is_logged_if_asked(hub, caplog):
 
 
 def test_models_of_fairseqs_do_not_copy():
-    """They have no cfg."""
+    """Models of fairseq may have no cfg."""
     assert not Hub.copies.fget(Namespace(models=[torch.nn.Linear(1, 1)]))
 
 
 def test_scores_of_given_translations(runs):
-    """They are those of fairseq-generate --score-reference, of an ensemble, too."""
+    """Scores are those of fairseq-generate --score-reference, also for an ensemble."""
     names = ["checkpoint1.pt", "checkpoint2.pt"]
     hub = AttentionRNNModel.from_pretrained(runs.rnnsearch, ":".join(names), runs.data)
     paths = ":".join(str(runs.rnnsearch / name) for name in names)
@@ -201,12 +201,12 @@ def test_forced_text_on_characters(characters):
 
 
 def test_every_option_of_fairseq_is_read_or_refused(hub, runs):
-    """Stock fairseq's interface ignores the latter, or dies of them."""
+    """Stock fairseq's interface ignores options that search does not read, or fails because of them."""
     fields = {field.name: field for field in dataclasses.fields(GenerationConfig) if field.name != "_name"}
     assert {*READ.split(), "print_alignment", *INSTEAD} == fields.keys()
     for option in INSTEAD:
         other = 2 if fields[option].default != 2 else 3
-        if option not in ("nbest", "replace_unk", "constraints"):  # which translate takes
+        if option not in ("nbest", "replace_unk", "constraints"):  # translate takes these
             with pytest.raises(ValueError, match=f"{option} has no effect here: "):
                 hub.translate(SENTENCES, **{option: other})
         with pytest.raises(ValueError, match=f"{option} has no effect here: "):
@@ -307,7 +307,7 @@ def test_an_unknown_name(name, message):
 
 
 def test_a_tag_is_no_word_that_was_copied():
-    """A model that attends to tags as it copies writes the most attended letter that its targets lack."""
+    """If the highest weight is on a tag, the copied symbol is the letter with the next one that targets lack."""
     source, target = StringDictionary.of(["ab"], ""), StringDictionary.of(["ab"], "")
     features = Dictionary()
     features.add_symbol("N")
@@ -324,7 +324,7 @@ def test_a_tag_is_no_word_that_was_copied():
 
 
 def test_constraints_go_with_their_sentence(hub):
-    """Also where prefixes are of several lengths, each of which is searched alone."""
+    """This also holds for prefixes of several lengths, each of which is searched separately."""
     words = ["gnu", "fox", "hen"]
     found = hub.translate(SENTENCES, beam=4, prefix=["", "ant", ""], constraints=[[word] for word in words])
     assert all(word in text.split() for word, text in zip(words, found)) and found[1].startswith("ant")
@@ -337,7 +337,7 @@ def test_a_prefix_may_be_as_long_as_the_source_allows(hub):
 
 
 def test_a_model_that_returns_no_attention(runs):
-    """The stock lstm has attention, and fairseq tells it to keep it for itself."""
+    """The stock lstm has attention, but fairseq builds it so that it does not return it."""
     hub = AttentionRNNModel.from_pretrained(runs.lstm, "checkpoint_best.pt", runs.data)
     assert hub.translate("ant")
     for option in ("attention", "replace_unk"):

@@ -1,4 +1,4 @@
-"""Small models learn to reverse and to spell: attention, recurrence, initial values and optimisation together."""
+"""Small models learn to reverse and to spell, with attention, recurrence, initial values and optimisation together."""
 
 from functools import partial
 
@@ -21,7 +21,7 @@ of_each_seed = pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.
 
 
 def batch_of(pairs):
-    """Left-padded sources, their lengths, previous target words and targets, of pairs without EOS."""
+    """Return left-padded sources, their lengths, previous target words and targets, from pairs without EOS."""
     sources, targets = ([torch.cat([row, torch.tensor([EOS])]) for row in side] for side in zip(*pairs))
     source = pad_sequence([row.flip(0) for row in sources], batch_first=True, padding_value=PAD).flip(1)
     target = pad_sequence(targets, batch_first=True, padding_value=PAD)
@@ -30,14 +30,14 @@ def batch_of(pairs):
 
 
 def reversal_batch(count, generator):
-    """Sources of 2 to 6 words, and the same from right to left."""
+    """Return sources of 2 to 6 words, and their reversals as targets."""
     lengths = torch.randint(2, 7, (count,), generator=generator).tolist()
     sources = [torch.randint(4, 4 + WORDS, (length,), generator=generator) for length in lengths]
     return batch_of((source, source.flip(0)) for source in sources)
 
 
 def learn(model, batch, updates, others=None):
-    """Train on batches of 32 pairs, at a rate that falls; returns 200 more, or 200 others, and what is made of them."""
+    """Train on batches of 32 pairs, with a falling learning rate; return 200 more, or other, pairs with outputs."""
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: 1 - done / updates)
     generator = torch.Generator().manual_seed(1)
@@ -64,7 +64,7 @@ def test_learns_to_reverse(name, seed):
     real = target.ne(PAD)
     accuracy = output.argmax(-1)[real].eq(target[real]).float().mean()
     assert accuracy > 0.9  # chance is 1 in 8
-    if name == "rnnsearch":  # word i of the target looks at its own word in the source, or at the one just beside it
+    if name == "rnnsearch":  # word i of the target attends to its source word, or to a neighbour
         looks = extra["attn"][0].argmax(-1)
         columns = torch.arange(looks.size(1)).expand_as(looks)
         mirrored = source.size(1) - 2 - columns  # EOS comes after the last word of a left-padded source
@@ -73,12 +73,12 @@ def test_learns_to_reverse(name, seed):
 
 
 def spell(letters):
-    """Other characters, one for each."""
+    """Return another character for each letter."""
     return SPACE + 1 + (letters - SPACE) % WORDS
 
 
 def spelling_batch(count, generator):
-    """Sources of 1 or 2 words, each with a space after it, and targets in the other order, in other characters."""
+    """Return sources of 1 or 2 words, each with a space after it, and targets in reverse order, in other characters."""
     pairs, space = [], torch.tensor([SPACE])
     for row, lengths in enumerate(torch.randint(1, 5, (count, 2), generator=generator).tolist()):
         words = [torch.randint(SPACE + 1, SPACE + 1 + WORDS, (n,), generator=generator) for n in lengths[row % 2 :]]
@@ -91,7 +91,7 @@ def spelling_batch(count, generator):
 @pytest.mark.more
 @of_each_seed
 def test_attention_via_attention_learns_to_spell(seed):
-    """Attention to characters, that is: it finds them whichever word the upper attention looks at."""
+    """Attention to characters finds the right ones, for any word that the upper attention selects."""
     characters = dictionary(SPACE + 1 + WORDS - 4)
     sizes = dict(encoder_embed_dim=16, encoder_char_hidden_size=24, encoder_hidden_size=24, attention_via_dim=16)
     sizes |= dict(decoder_embed_dim=16, decoder_hidden_size=32, attention_dim=16, decoder_out_embed_dim=24)
@@ -105,7 +105,7 @@ def test_attention_via_attention_learns_to_spell(seed):
 
 
 def transliteration_batch(count, generator, lengths=(2, 7)):
-    """Sources of 2 to 6 letters, and the same spelt with other letters."""
+    """Return sources of 2 to 6 letters, and targets with other letters."""
     counts = torch.randint(*lengths, (count,), generator=generator).tolist()
     sources = [torch.randint(4, 4 + WORDS, (length,), generator=generator) for length in counts]
     return batch_of((source, 4 + (source - 1) % WORDS) for source in sources)
@@ -113,7 +113,7 @@ def transliteration_batch(count, generator, lengths=(2, 7)):
 
 @of_each_seed
 def test_monotone_windows_transliterate_what_is_longer_than_what_they_were_trained_on(seed):
-    """Words of twice the length; without a window, attention gets lost there."""
+    """Words have twice the length; without a window, attention fails there."""
     letters, accuracies = dictionary(WORDS), []
     sizes = dict(encoder_embed_dim=16, decoder_embed_dim=16, encoder_hidden_size=32, decoder_hidden_size=32)
     for window in (dict(attention_window="monotone", attention_window_width=1), {}):
@@ -129,7 +129,7 @@ LETTERS, MOST = 4, 3
 
 
 def counted_batch(count, generator, least=1, groups=4):
-    """Sources such as "3 a 2 b", of up to four groups, and targets such as "a a a b b"."""
+    """Return sources such as "3 a 2 b", of up to four groups, and targets such as "a a a b b"."""
     pairs = []
     for length in torch.randint(least, groups + 1, (count,), generator=generator):
         times = torch.randint(1, MOST + 1, (length,), generator=generator)
@@ -142,8 +142,8 @@ def counted_batch(count, generator, least=1, groups=4):
 @pytest.mark.more
 @of_each_seed
 def test_coverage_and_fertility_learn_to_copy_a_number_of_times(seed):
-    """A decoder of six units does not keep count for long; what was attended keeps it for five groups, one more than
-    was trained."""
+    """A decoder of six units cannot count for long; attention history counts for five groups, one more than in
+    training."""
     words = dictionary(LETTERS + MOST)
     sizes = dict(encoder_embed_dim=16, decoder_embed_dim=16, encoder_hidden_size=16, decoder_hidden_size=6)
     sizes |= dict(attention_dim=16, decoder_out_embed_dim=8)
@@ -160,7 +160,7 @@ SEEN, UNSEEN = 40, 20
 
 
 def greeting_batch(count, generator, first=0, names=SEEN):
-    """Sources of a verb and up to three names, and targets in the other order."""
+    """Return sources of a verb and up to three names, and targets in reverse order."""
     pairs = []
     for length in torch.randint(1, 4, (count,), generator=generator):
         verb = torch.randint(4, 8, (1,), generator=generator)
@@ -172,7 +172,7 @@ def greeting_batch(count, generator, first=0, names=SEEN):
 @of_each_seed
 @pytest.mark.parametrize("name,copy", [("pointer_generator", True), ("rnnsearch", True), ("rnnsearch", False)])
 def test_copies_names_that_were_never_seen(name, copy, seed):
-    """A vocabulary layer alone cannot write them: their rows in it have learned to be unlikely."""
+    """The vocabulary layer alone cannot write such names, since it has learned that they are unlikely."""
     words = dictionary(4 + SEEN + UNSEEN)
     sizes = dict(encoder_embed_dim=16, decoder_embed_dim=16, encoder_hidden_size=32, decoder_hidden_size=32)
     model = build(name, Task(words, words), seed=seed, init_std=0.1, copying=copy, **sizes)
@@ -184,7 +184,7 @@ def test_copies_names_that_were_never_seen(name, copy, seed):
 
 
 def two_looks_batch(count, generator):
-    """Annotations, each a name and a number; queries, each two of the names, in order; the two numbers."""
+    """Return annotations, each a name and a number; queries, each two names in order; and the two numbers."""
     names = torch.rand(count, WORDS, generator=generator).argsort(1)
     numbers = torch.randn(count, WORDS, 1, generator=generator)
     annotations = torch.cat([one_hot(names, WORDS).float(), numbers], dim=2)
@@ -194,7 +194,7 @@ def two_looks_batch(count, generator):
 @of_each_seed
 @pytest.mark.parametrize("heads", [1, 2])
 def test_two_heads_look_at_two_places_at_once(heads, seed):
-    """One head's context has one average of the two numbers, from which a linear layer knows half of what they are."""
+    """One head's context has one average of the two numbers, so a linear layer can recover half of them."""
     torch.manual_seed(seed)
     model = MultiHeadAttention(Widths(hidden=2 * WORDS, annotation=WORDS + 1, attention=2 * WORDS), heads=heads)
     numbers = nn.Linear(WORDS + 1, 2)

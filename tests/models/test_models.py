@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch._dynamo  # the first training imports it, and what imports keeps the frames, with their tensors
+import torch._dynamo  # otherwise the first training imports it, and the import keeps frames with their tensors
 from conftest import COMPOSED, SMALL, Task, assert_rounded, batch, build, dictionary, stepwise, subject
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
@@ -38,7 +38,7 @@ RELEASED = dict(adaptive_gru_released=True, decoder_cell="adaptive_gru", decoder
 
 
 def _gru(inputs, n, biases=1, gates=3):
-    """Three gates that read the inputs and the state; PyTorch's own, of the encoder, have a second bias."""
+    """Return the parameters of three gates that read inputs and state; PyTorch's in the encoder have a second bias."""
     return gates * n * (inputs + n + biases)
 
 
@@ -46,7 +46,7 @@ def _lstm(inputs, n, biases=1):
     return _gru(inputs, n, biases, gates=4)
 
 
-# At 30,000 words a side, embeddings of 620 and states of 1000, so that annotations have 2000
+# With 30,000 words per side, embeddings of 620 and states of 1000, so that annotations have 2000
 WORDS = 2 * 30000 * 620  # both embeddings
 ENCODER = 2 * _gru(620, 1000, biases=2)
 READ = 1000 + 620 + 2000  # by the readout: state, word, context
@@ -60,7 +60,7 @@ RNNSEARCH = WORDS + ENCODER + 1000 * (1000 + 1) + _gru(620 + 2000, 1000) + NARRO
 TWO_CELLS = WORDS + ENCODER + 1000 * (2000 + 1) + _gru(620, 1000) + _gru(2000, 1000)  # from the mean of annotations
 DL4MT = TWO_CELLS + WIDE + TANH
 RNNSEARCH_STAR = TWO_CELLS + NARROW + MAXOUT
-# annotations wider by an embedding: what reads them or their mean, in the initial state, score, cell and readout
+# annotations are wider by an embedding: so are their readers, the initial state, score, cell and readout
 BRIDGE_SOURCE = RNNSEARCH_STAR + 620 * (1000 + 1000 + 3000 + 1000)
 # a fourth gate in each of the encoder's cells, which have one bias, and in both of the decoder's
 ADAPTIVE_GRU = DL4MT - ENCODER + 2 * _gru(620, 1000, gates=4) + 1000 * (620 + 1000 + 1) + 1000 * (2000 + 1000 + 1)
@@ -86,16 +86,16 @@ DERIVED = {
     "bridge_source": BRIDGE_SOURCE,
     "bridge_target": RNNSEARCH_STAR + 620 * 3000,
     "bridge_direct": BRIDGE_SOURCE + 620 * 620,
-    # the score is narrower, and the gate reads word and state in the second cell: its columns of the context and a bias
+    # the score is narrower, and the gate reads word and state in the second cell: its columns for these and a bias
     "context_gate": DL4MT - WIDE + NARROW + (2000 + 1000 + 1) * 1000,
 }
 
 
 def _ava(cell, encoder_layers=1, decoder_layers=1, state=1024, upper=512, lower=128):
-    """304 characters, a forward LSTM of 512 on them, word layers of 1024 in both directions; the decoder reads the
-    contexts of words and of characters, 2048 + 512 wide.
+    """Return the parameters of ava: 304 characters, a forward LSTM of 512 on them, word layers of 1024 in both
+    directions; the decoder reads the contexts of words and of characters, 2048 + 512 wide.
 
-    The LSTM on characters and PyTorch's own cells have a second bias.
+    The LSTM on characters and PyTorch's cells have a second bias.
     """
     encoder = 304 * 256 + _lstm(256, 512, biases=2)
     encoder += 2 * (cell(512, 1024, biases=2) + (encoder_layers - 1) * cell(2048, 1024, biases=2))
@@ -106,7 +106,7 @@ def _ava(cell, encoder_layers=1, decoder_layers=1, state=1024, upper=512, lower=
 
 
 def _character():
-    """Four LSTM layers a side, 1024 wide, embeddings of as much and 304 symbols.
+    """Four LSTM layers per side, 1024 wide, embeddings of the same width and 304 symbols.
 
     The encoder's has two directions of 512; one matrix starts all layers.
     """
@@ -132,7 +132,7 @@ def _hard(order):
 
 
 def _pointer_generator():
-    """LSTMs of 256 and embeddings of 128: 28.1 M at the paper's 50,000 words a side, 6.4 M in one side's embeddings.
+    """LSTMs of 256 and embeddings of 128: 28.1 M at the paper's 50,000 words per side, 6.4 M in one side's embeddings.
 
     See et al. have one matrix for both sides, and print 21,499,600, 512 for coverage and 1,153 for copying.
     """
@@ -144,7 +144,7 @@ def _pointer_generator():
 
 
 def _nematus():
-    """Embeddings of 512 and GRUs of 1024 with 4 cells a step in the encoder, 8 in the decoder: 102.5 M.
+    """Embeddings of 512 and GRUs of 1024 with 4 cells per step in the encoder, 8 in the decoder: 102.5 M.
 
     A unit of a normalised sum has two more: 6n for the recurrent one of a GRU, 6n for that of its inputs, if there are
     any.  The target embeddings are the vocabulary layer's.
@@ -162,7 +162,7 @@ def _nematus():
 
 
 def _gnmt():
-    """Eight LSTM layers of 1024 a side, where those above the decoder's lowest read the context, too: 280.0 M."""
+    """Eight LSTM layers of 1024 per side; in the decoder, those above the lowest read the context, too: 280.0 M."""
     encoder = 2 * _lstm(1024, 1024, 2) + _lstm(2048, 1024, 2) + 6 * _lstm(1024, 1024, 2)  # second: both directions
     # word and context; then the state below and the context
     decoder = _lstm(1024 + 1024, 1024) + 7 * _lstm(1024 + 1024, 1024, biases=2)
@@ -173,9 +173,9 @@ def _gnmt():
 
 
 def _gnmt_v2():
-    """Four LSTM layers of 1024 a side; the vocabulary layer reads the highest one alone: 168.2 M.
+    """Four LSTM layers of 1024 per side; the vocabulary layer reads the highest one alone: 168.2 M.
 
-    By NVIDIA's code there is one matrix of embeddings for both sides, 30.7 M less, and a second bias in the decoder's
+    NVIDIA's code has one matrix of embeddings for both sides, 30.7 M less, and a second bias in the decoder's
     lowest layer.
     """
     encoder = 2 * _lstm(1024, 1024, 2) + _lstm(2048, 1024, 2) + 2 * _lstm(1024, 1024, 2)
@@ -198,8 +198,8 @@ def _decoder_of_characters():
 def _char2char():
     """68.84 M by the authors' code with its 304 and 302 symbols.
 
-    Here 304 a side, 0.003 M for a second bias of the encoder's GRUs, and no bias of attention's energies, which would
-    change nothing.
+    Here there are 304 per side, 0.003 M for a second bias of the encoder's GRUs, and no bias of attention's energies,
+    which would change nothing.
     """
     widths = {1: 200, 2: 200, 3: 250, 4: 250, 5: 300, 6: 300, 7: 300, 8: 300}
     filters = sum(widths.values())  # 2100
@@ -211,7 +211,7 @@ def _char2char():
 def _bpe2char():
     """39.7 M by the authors' code with 24,254 subwords and 302 characters, of German-English.
 
-    Here 304 characters, and what :func:`_char2char` says of biases.
+    Here there are 304 characters, and the biases of :func:`_char2char`.
     """
     return 24254 * 512 + 2 * _gru(512, 512, biases=2) + _decoder_of_characters()
 
@@ -230,8 +230,8 @@ DERIVED |= {
     "char2char": _char2char(),
     "bpe2char": _bpe2char(),
 }
-# Millions that papers give, and how far they round: Li et al. 2018; Zhao and Zhang 2018, who have 100 of character and
-# 76 of bpe2char besides, by other widths than they name; Kuang et al. 2018, beyond an rnnsearch_star of 74.8
+# Millions of parameters in papers, and their rounding: Li et al. 2018; Zhao and Zhang 2018, who also have 100 for
+# character and 76 for bpe2char, with other widths than they name; Kuang et al. 2018, beyond an rnnsearch_star of 74.8
 PRINTED = {
     "dl4mt": (89.7, 0.05),
     "adaptive_gru": (97.5, 0.05),
@@ -249,7 +249,7 @@ SEE = 21499600 + 512 + 1153
 
 
 def parameters(name, words=30000):
-    """The number of parameters at paper size, without allocating them."""
+    """Return the number of parameters at paper size, without allocating them."""
     words, characters = dictionary(24250 if name == "bpe2char" else words - 4), dictionary(300)
     task = Task(characters if name in CHARACTERS else words, characters if name in {*CHARACTERS, "bpe2char"} else words)
     with torch.device("meta"):
@@ -263,7 +263,7 @@ def parameters(name, words=30000):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(VARIANTS))
 def test_parameter_counts(name):
-    """To the last bias."""
+    """Counts are exact, to the last bias."""
     count = parameters(name)
     assert count == DERIVED[name]
     if name in PRINTED:
@@ -272,30 +272,30 @@ def test_parameter_counts(name):
 
 
 def test_parameter_count_of_the_pointer_generator():
-    """Of its paper's, which has one matrix of embeddings, and wider maps where there a narrow one comes before them."""
+    """The difference to the paper's count, which has one matrix of embeddings, and a narrow map before the cell."""
     once = parameters("pointer_generator", words=50000) - 50000 * 128
-    merged = (128 + 512) * 128 + 128  # of the word and the context, before the cell
-    cell = 4 * 256 * 512  # columns that the cell has more without it
+    merged = (128 + 512) * 128 + 128  # the map of the word and the context, before the cell
+    cell = 4 * 256 * 512  # additional columns of the cell, without that map
     encoder = 2 * 4 * 256  # PyTorch's second biases
-    initial = 2 * 256 * (512 + 1) - 512 * (256 + 1)  # h and c are of both directions there
-    state = 512 * 256 + 256  # the query and the choice read c, too, there
+    initial = 2 * 256 * (512 + 1) - 512 * (256 + 1)  # there, h and c read both directions
+    state = 512 * 256 + 256  # there, the query and the choice read c, too
     readout = 256 * 128  # no word
     assert once - SEE == cell + encoder + readout - merged - initial - state
 
 
-# beside what check tries by itself: of deep models all that is quick, and search with a cell that has two states
+# besides all demands on plain models: the quick ones on deep models, and search with a cell that has two states
 LSTM = (("decoder_cell", "lstm"),)
 SLOW = {"time", "memory", "gradients", "saved", "resumed", "ensemble"}
 SEARCH = ["incremental", "reordering", "leaving"]
-# but for what is compiled and exported, which tests/nn and tests/deploy try, for widths, which some declare equal,
-# and for what only parts from outside are watched for
+# except "compiled" and "exported", which are in tests/nn and tests/deploy, "widths", which some declare equal, and
+# "in-place", which is for parts of users
 TRIED = [each for each in DEMANDS if each not in ("compiled", "exported", "widths", "in-place")]
 CONTRACT = [(name, (), each) for name in ALL for each in TRIED]
 CONTRACT += [(name, tuple(DEEP.items()), each) for name in ALL for each in TRIED if each not in SLOW]
 GRU_ALONE = ("conddec", "context_gate")
 CONTRACT += [(name, LSTM, each) for name in ALL if not name.startswith(GRU_ALONE) for each in SEARCH]
 QUICK = [(name, (), each) for name in ("rnnsearch", "adaptive_both", "conddec_rnnatt", "ava") for each in SEARCH]
-# of each parameter by itself: of each whole model there is a slope in tests/nn/test_parts.py
+# gradients of each parameter; tests/nn/test_parts.py has one slope of each model
 EACH_GRADIENT = {"rnnsearch", "adaptive_both", "ava_deep", "char2char", "pointer_generator", "hard_monotone", *COMPOSED}
 
 
@@ -310,7 +310,7 @@ CONTRACT = [pytest.param(*each, marks=marks(*each)) for each in CONTRACT]
 
 @pytest.mark.parametrize("name,options,demand", CONTRACT, ids=lambda part: part if isinstance(part, str) else len(part))
 def test_contract(name, options, demand):
-    """What fairseq demands, by the same code as ``fairseq-attnvariants check``."""
+    """Every architecture holds the demands of fairseq, by the code of ``fairseq-attnvariants check``."""
     found = DEMANDS[demand](subject(name, options))
     assert found.holds, found
 
@@ -318,10 +318,10 @@ def test_contract(name, options, demand):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_no_tensor_is_left_to_the_garbage_collector(name):
-    """References that go in a circle would keep it until that comes."""
+    """Circular references would keep a tensor until the collector runs."""
     found = subject(name, ())
     model, pairs = found.model(), found.pairs(["a b c a", "b"], ["c b", "b a c"])
-    gc.freeze()  # what was there before is not looked at
+    gc.freeze()  # the collector skips earlier objects
     gc.disable()
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
@@ -338,7 +338,7 @@ def test_no_tensor_is_left_to_the_garbage_collector(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_hypotheses_share_the_memory_of_their_sentence(name):
-    """Rows that come to unequal numbers for a sentence, or lose one, still give what the sentences give alone."""
+    """Outputs stay correct if sentences have unequal numbers of rows, or lose one."""
     model = build(name, scale=0.5).eval()
     source, lengths, previous = batch(target_lengths=(6, 6, 6))
     changes = [[1, 1, 2, 3, 4, 4], [3, 2, 5, 5], [0, 2, 3], [2, 0, 1]]  # within; the first leaves; unequally; across
@@ -357,9 +357,9 @@ def test_hypotheses_share_the_memory_of_their_sentence(name):
             encoder_out = model.encoder.reorder_encoder_out(encoder_out, change)
     assert memories[0].keys is memories[1].keys
     assert [len(memory.keys) for memory in memories] == [3, 3, 2, 3]
-    outside = model.cfg.context_to_layers and run.state.above is not None  # layers above read it among other things
-    more = model.cfg.attention_via or str(model.cfg.attention_score) == "multihead"  # than an average of annotations
-    unread = str(model.cfg.readout).startswith("hard_")  # which reads annotations
+    outside = model.cfg.context_to_layers and run.state.above is not None  # layers above read it with other inputs
+    more = model.cfg.attention_via or str(model.cfg.attention_score) == "multihead"  # no average of annotations
+    unread = str(model.cfg.readout).startswith("hard_")  # hard readouts read annotations instead
     assert (run.network is model.decoder.network) == (more or outside or unread)
 
 
@@ -373,13 +373,13 @@ def test_steps_are_the_same_in_pieces(name, options, monkeypatch):
 
 @pytest.mark.parametrize("window", ["monotone", "predictive"])
 def test_a_window_goes_on_in_the_next_piece(window, monkeypatch):
-    """All steps of a piece attend at once here."""
+    """All steps of a chunk attend at once here, so a window has to continue in the next chunk."""
     options = dict(attention_window=window, attention_window_width=1, attention_reads_target=True)
     in_pieces(build("gnmt_v2", scale=0.5, decoder_layers=2, residuals=0, **options), monkeypatch)
 
 
 def in_pieces(model, monkeypatch):
-    """Compares a model's steps, two at a time, with all at once."""
+    """Assert that a model's steps, two at a time, equal all steps at once."""
     model.double().eval()
     source, lengths, previous = batch(target_lengths=(5, 3, 5))
 
@@ -398,7 +398,7 @@ AVA = "ava ava_encs ava_deep"
 HARD = "hard_attention hard_monotone"
 ADAPTIVE = "adaptive_gru adaptive_output adaptive_both"
 STARRED = "rnnsearch_star bridge_source bridge_target bridge_direct"
-UNCOUNTED = [  # what numbers of parameters do not see, and who has otherwise than rnnsearch, by the papers
+UNCOUNTED = [  # options that do not change the number of parameters, and the papers' exceptions from rnnsearch
     ("readout", "maxout", {"tanh": f"dl4mt {ADAPTIVE} context_gate nematus gnmt character char2char bpe2char"}),
     ("readout", "maxout", {"relu": AVA, "linear": "pointer_generator", "state": "gnmt_v2"}),
     ("readout", "maxout", {"hard_attention": "hard_attention", "hard_monotone": "hard_monotone"}),
@@ -435,7 +435,7 @@ def test_what_the_number_of_parameters_does_not_see():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_search_in_bfloat16_gives_nearly_the_same(name):
-    """A step of a beam in bfloat16; forced decoding stays as it is, whatever the option says."""
+    """Steps of a beam are in bfloat16; forced decoding does not change with the option."""
     source, lengths, previous = batch(target_lengths=(6, 6, 6))
     rows, found = torch.tensor([0, 0, 1, 1, 2, 2]), []
     for dtype in ("float32", "bfloat16"):
@@ -467,7 +467,7 @@ def test_bfloat16_compute_keeps_float32_parameters_and_nearly_the_outputs(name):
         loss = output.float().log_softmax(-1)[..., 4].mean()
         loss.backward()
         assert all(p.dtype == p.grad.dtype == torch.float32 for p in model.parameters())
-        logits = not model.cfg.copying and not str(model.cfg.readout).startswith("hard_")  # logarithms of sums
+        logits = not model.cfg.copying and not str(model.cfg.readout).startswith("hard_")  # others: logarithms
         attention = [value[0].dtype for name, value in extra.items() if name.endswith("attn")]
         assert {*attention} == {torch.float32}
         assert output.dtype == (getattr(torch, dtype) if logits else torch.float32)
@@ -480,7 +480,7 @@ def test_bfloat16_compute_keeps_float32_parameters_and_nearly_the_outputs(name):
 
 
 def test_states_stay_float32_in_bfloat16():
-    """The coverage GRU's too, where the values of heads are rounded."""
+    """This includes the coverage GRU's states, while the values of heads are rounded."""
     model = build("heads", scale=1.0, attention_history="coverage_gru", compute_dtype="bfloat16").train()
     states, dtypes = [], set()
     model.decoder.network.transition.register_forward_hook(lambda *step: states.append(step[-1]))
@@ -514,7 +514,7 @@ def test_initial_values():
 
 
 def test_initial_values_after_zhao_and_zhang():
-    """U(±√(6 / (in + out))), gate by gate; embeddings U(±0.01); recurrent matrices orthogonal; LSTMs keep."""
+    """U(±√(6 / (in + out))), gate by gate; embeddings U(±0.01); orthogonal recurrences; a bias of 1 in forget gates."""
     model = build("pointer_generator", encoder_hidden_size=32, decoder_hidden_size=32)
     for side, cells in (
         ("encoder.", ["bias_ih_l0", "bias_ih_l0_reverse"]),
@@ -542,7 +542,7 @@ def test_initial_values_after_zhao_and_zhang():
 
 
 def test_a_gated_cell_starts_as_any_other():
-    """Gate by gate: of 32 x 32 each, and so orthogonal, the context gate's own too."""
+    """Each gate's matrix, also the context gate's, is 32 x 32, and so starts orthogonal."""
     cell = build("context_gate", encoder_hidden_size=16, decoder_hidden_size=32).decoder.network.transition.after
     [weight] = [layer.weight for layer in cell.source.values()]
     for gate in weight.split(32):
@@ -550,7 +550,7 @@ def test_a_gated_cell_starts_as_any_other():
 
 
 def test_what_is_square_in_the_adaptive_output_starts_orthogonal():
-    """As the authors start W_m, W_r and W_p; the second set of projections starts as the readout's own."""
+    """The authors start W_m, W_r and W_p so; the second set of projections starts as the readout's projections."""
     readout = build("adaptive_output", decoder_embed_dim=32, decoder_hidden_size=32).decoder.network.readout
     weighting = readout.weighting
     for layer in (weighting.part, weighting.whole, weighting.score):
@@ -562,7 +562,7 @@ def test_what_is_square_in_the_adaptive_output_starts_orthogonal():
 @pytest.mark.parametrize("norm", ["none", "all"])
 @pytest.mark.parametrize("name", ["rnnsearch", "adaptive_both", "rnnatt", "ava"])
 def test_gate_bias(name, norm):
-    """Of the reset and the update gate of every GRU, after layer normalisation if there is any, and nowhere else."""
+    """The bias is in the reset and the update gate of every GRU, after any layer normalisation, and nowhere else."""
     models = (build(name, gate_bias=bias, layer_norm=norm) for bias in (0.0, 1.5))
     plain, biased = (dict(model.named_parameters()) for model in models)
     changed = {name for name in plain if "bias" in name and not plain[name].equal(biased[name])}
@@ -577,7 +577,7 @@ def test_gate_bias(name, norm):
 
 @pytest.mark.parametrize("name", ALL)
 def test_layer_normalisation_is_of_all_that_a_side_has(name):
-    """A cell's inputs and recurrent product, query, keys, initial state and the readout's terms have one."""
+    """A cell's inputs and recurrent product, query, keys, initial state and the readout's terms are normalised."""
     normalised = {"none": (), "encoder": ("encoder",), "all": ("encoder", "decoder")}
     former = {"input": "inputs", "": "projection"}
     for value, sides in normalised.items():
@@ -593,7 +593,7 @@ def test_layer_normalisation_is_of_all_that_a_side_has(name):
 
 @pytest.mark.parametrize("name", ["rnnatt", "nematus", "coverage_gru", "char2char", "context_gate"])
 def test_every_gru_but_attentions_own_has_a_recurrent_bias(name):
-    """--recurrent-bias asks for it; PyTorch's own has one anyway."""
+    """--recurrent-bias adds it; PyTorch's GRU has one anyway."""
     decoder = build(name, recurrent_bias=True, decoder_layers=2, decoder_transition_depth=3).decoder
     cells = [(path, part) for path, part in decoder.named_modules() if isinstance(part, GRUCell)]
     own = {path for path, _ in cells if "query_cell" in path or "histories" in path}
@@ -601,7 +601,7 @@ def test_every_gru_but_attentions_own_has_a_recurrent_bias(name):
 
 
 def test_embeddings_in_annotations_are_dropped_out_once():
-    """Each half of the annotations by its own rate; it was (1 - 0.3)² that stayed of the embeddings."""
+    """Each part of the annotations has its rate; if dropped out twice, (1 - 0.3)² of the embeddings would remain."""
     model = build("bridge_source", encoder_dropout_in=0.3, encoder_dropout_out=0.3, encoder_embed_dim=64).train()
     source, lengths, _ = batch(lengths=(40,) * 40, target_lengths=(1,) * 40)
     annotations = model.encoder(source, lengths)["annotations"][0]
@@ -631,7 +631,7 @@ PLACES = [
 
 @pytest.mark.parametrize("option,name,reader,options", PLACES, ids=[f"{option}-{name}" for option, name, *_ in PLACES])
 def test_what_follows_a_place_of_dropout_reads_what_it_leaves(option, name, reader, options):
-    """Half of the numbers in training, all of them in evaluation."""
+    """In training, half of the numbers remain; in evaluation, all of them."""
     wide = dict.fromkeys(("encoder_embed_dim", "encoder_hidden_size", "decoder_embed_dim", "decoder_hidden_size"), 64)
     model = build(name, **{**wide, **options, option: 0.5})
     read = []
@@ -644,12 +644,12 @@ def test_what_follows_a_place_of_dropout_reads_what_it_leaves(option, name, read
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("depth", [1, 2])  # of one, an encoder's GRU or LSTM has PyTorch's parameters
+@pytest.mark.parametrize("depth", [1, 2])  # with 1, an encoder's GRU or LSTM has PyTorch's parameters
 @pytest.mark.parametrize(
     "name", ["rnnatt", "adaptive_both", "context_gate", "ava_deep", "coverage_gru", "gnmt", "two levels"]
 )
 def test_hidden_dropout_masks_what_recurrent_products_read(name, depth, monkeypatch):
-    """In training, and the same at every step: as if the columns of every recurrent matrix were masked for good."""
+    """In training the mask is the same at every step, as if columns of each recurrent matrix were masked."""
     masks = {}
 
     def noted(self, hidden):
@@ -698,7 +698,7 @@ def test_features_make_the_logits_where_nothing_else_does():
 
 
 def test_hidden_dropout_is_of_a_single_step_too():
-    """The first state is dropped out as every other."""
+    """The first state is dropped out like all others."""
     model = build("rnnsearch", scale=0.5, decoder_dropout_hidden=0.4).train()
     source, lengths, previous = batch(target_lengths=(0, 0, 0))
     assert not model(source, lengths, previous)[0].equal(model(source, lengths, previous)[0])
@@ -706,7 +706,7 @@ def test_hidden_dropout_is_of_a_single_step_too():
 
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
 def test_hidden_dropout_changes_no_parameters(cell):
-    """A model with it is the same as one without; until 0.3.0 the encoder's parameters had other names."""
+    """A model has the same parameters with and without it; until 0.3.0 the encoder's had other names."""
     one, other = (build("rnnsearch", scale=0.5, encoder_cell=cell, encoder_dropout_hidden=rate) for rate in (0.0, 0.4))
     there = one.state_dict()
     assert {name: value.shape for name, value in there.items()} == {
@@ -731,7 +731,7 @@ def test_hidden_dropout_changes_no_parameters(cell):
 
 @pytest.mark.parametrize("side", ["encoder", "decoder"])
 def test_dropped_words_lose_their_whole_embedding(side):
-    """In training alone; the others are scaled, so that the mean stays; the rest of the model has what is left."""
+    """Only in training; other words are scaled, so that the mean stays; the rest of the model reads the result."""
     model = build("dl4mt", scale=0.5, dropout=0.0, **{f"{side}_dropout_words": 0.25}).train()
     source, lengths, previous = batch(lengths=(40, 40), target_lengths=(40, 40))
     seen = {}
@@ -758,7 +758,7 @@ def test_hidden_dropout_differs_by_sentence_and_follows_the_seed():
 
 
 def test_the_direct_bridge_maps_whole_embeddings():
-    """What is compared with the whole e(y) has nothing dropped out, and the attention that chooses it has."""
+    """The embeddings that are compared with e(y) have no dropout, but the attention that selects them has."""
     model = build("bridge_direct", scale=0.5, encoder_dropout_in=0.5).train()
     source, lengths, previous = batch()
     _, extra = model(source, lengths, previous, with_cost_terms=True)
@@ -787,7 +787,7 @@ def test_filling_twice_changes_nothing():
 
 @pytest.mark.parametrize("make", [lambda options: Namespace(**options), OmegaConf.create], ids=["flags", "hydra"])
 def test_a_configuration_of_an_older_version_is_completed(make):
-    """A checkpoint keeps the options of its time; those that came later are at their defaults."""
+    """A checkpoint keeps the options of its version; later options have their defaults."""
     options = dict(_name="dl4mt", **SMALL, max_source_positions=9, max_target_positions=9)
     cfg = make(options)
     OmegaConf.is_config(cfg) and OmegaConf.set_struct(cfg, True)
@@ -805,7 +805,7 @@ def test_a_configuration_that_names_an_architecture_is_of_it():
 
 @pytest.mark.parametrize("name, new", [("dl4mt", True), ("attention_rnn", True), ("lstm", False)])
 def test_overrides_of_options_that_a_checkpoint_does_not_have(name, new):
-    """fairseq says nothing where it has nothing to override; models of other plugins are left to it."""
+    """Stock fairseq ignores such overrides silently, as it still does for models of other plugins."""
     cfg = OmegaConf.create({"model": dict(_name=name), "task": dict(max_source_positions=9, max_target_positions=9)})
     OmegaConf.set_struct(cfg, True)
     checkpoint_utils.overwrite_args_by_name(cfg, {"search_dtype": "bfloat16"})
@@ -843,20 +843,20 @@ def test_pretrained_embeddings(tmp_path, caplog):
         wrong = build("rnnsearch", encoder_embed_path=str(tmp_path / "wrong"))
         with pytest.raises(ConfigurationError, match=f"--encoder-embed-path .*wrong.*{message}"):
             wrong.train()(*batch())
-        wrong.load_state_dict(build("rnnsearch").state_dict())  # of a checkpoint the file is not needed
+        wrong.load_state_dict(build("rnnsearch").state_dict())  # a checkpoint does not need the file
         wrong(*batch())
     (tmp_path / "short").write_text("0003 06\nw3 1 2 3 4 5 6\n")
     build("rnnsearch", encoder_embed_path=str(tmp_path / "short"))
     assert caplog.text.count("short has 1 vectors, and 3 by its first line: is it cut off?") == 1
     assert caplog.text.count("is it cut off?") == 1
-    (tmp_path / "bare").write_text("New York 1 2 3 4 5 6\nw3 1 2 3 4 5 6\n")  # as GloVe's, without a header
+    (tmp_path / "bare").write_text("New York 1 2 3 4 5 6\nw3 1 2 3 4 5 6\n")  # without a header, as GloVe's
     bare = build("rnnsearch", encoder_embed_path=str(tmp_path / "bare"))
     assert bare.encoder.embed_tokens.weight[model.encoder.dictionary.index("w3")].tolist() == [1, 2, 3, 4, 5, 6]
     (tmp_path / "target").write_text("1 5\nv3 1 2 3 4 5\n")
     target = build("rnnsearch", decoder_embed_path=str(tmp_path / "target"), decoder_freeze_embed=True).decoder
     row = target.embed_tokens.weight[target.dictionary.index("v3")]
     assert row.tolist() == [1, 2, 3, 4, 5] and not target.embed_tokens.weight.requires_grad
-    path.unlink()  # it is needed to train, and a checkpoint of the model's own takes its place
+    path.unlink()  # training needs the file, and a checkpoint of the model replaces it
     moved = build("rnnsearch", encoder_embed_path=str(path), encoder_freeze_embed=True)
     with pytest.raises(ConfigurationError, match="--encoder-embed-path .*vectors.txt: there is no such file"):
         moved.train()(*batch())
@@ -875,7 +875,7 @@ def test_a_source_is_measured_without_its_padding():
 
 
 def test_padding_within_a_source_is_left_out():
-    """As fairseq-interactive reads it in ``a <pad> b``."""
+    """fairseq-interactive reads ``a <pad> b`` with padding inside."""
     model = build("rnnsearch").eval()
     source, lengths, previous = batch()
     holed = torch.cat([source[:, :3], torch.ones(3, 1, dtype=torch.long), source[:, 3:]], dim=1)
@@ -884,7 +884,7 @@ def test_padding_within_a_source_is_left_out():
 
 @pytest.mark.parametrize("name", ["rnnsearch", "hybridatt2", "dl4mt", "ava", "char2char", "hard_monotone"])
 def test_a_source_of_padding_alone_is_finite(name):
-    """It fills a batch up, and changes nothing in the other rows."""
+    """Such a source fills a batch, and changes nothing in the other rows."""
     model = build(name, scale=0.5).eval()
     source, lengths, previous = batch()
     more = source.new_ones(1, source.size(1)), lengths.new_zeros(1), previous[:1]
@@ -905,7 +905,7 @@ def test_every_architecture_can_be_tied(name):
 
 @pytest.mark.parametrize("name", ["rnnsearch", "dl4mt", "recatt", "character", "pointer_generator", "hard_attention"])
 def test_dropout_between_decoder_layers(name):
-    """Two passes of two layers differ, of one layer they do not: after the readout the adapter drops."""
+    """Two runs differ with two layers, and not with one, since dropout after the readout is outside the network."""
     for layers in (1, 2):
         model = build(name, dropout=0, decoder_dropout_out=0.5, decoder_layers=layers, residuals=0).train()
         source, lengths, previous = batch()
@@ -918,7 +918,7 @@ def test_dropout_between_decoder_layers(name):
 def test_what_a_residual_adds_is_whole_between_levels():
     options = dict(attention_via=True, encoder_layers=3, residuals=2, dropout=0, encoder_dropout_out=0.5)
     network = build("rnnsearch", **options).train().encoder.network
-    network.dropout.p = 0.0  # of annotations
+    network.dropout.p = 0.0  # no dropout of annotations
     for parameter in network.upper.parameters():
         torch.nn.init.zeros_(parameter)  # so that a layer is its residual
     embedded, padding = torch.randn(2, 4, 6), torch.zeros(2, 4, dtype=torch.bool)
@@ -927,7 +927,7 @@ def test_what_a_residual_adds_is_whole_between_levels():
 
 
 def test_moving_averages_leave_the_fingerprint_alone():
-    """fairseq's --store-ema multiplies every tensor of the model but a version."""
+    """fairseq's --store-ema multiplies every tensor of the model except a version."""
     model = build("rnnsearch")
     average = EMA(model, EMAConfig(store_ema=True, ema_decay=0.5))
     average.step(model)
@@ -937,7 +937,7 @@ def test_moving_averages_leave_the_fingerprint_alone():
 
 
 def test_every_refusal_is_tried(monkeypatch):
-    """By the options below, but for what only components from outside can be: test_guests tries that."""
+    """The options below cause each refusal, except those for components of users, which are in test_guests."""
     fired = set()
 
     def watched(refusal, o):
@@ -1090,7 +1090,7 @@ def test_what_a_refusal_advises_is_accepted(options):
 
 def test_refuses_targets_that_are_padded_on_the_left():
     task = Task()
-    task.args = Namespace(left_pad_target="False")  # of tasks without a dataclass
+    task.args = Namespace(left_pad_target="False")  # tasks without a dataclass
     build("rnnsearch", task)
     task.args = Namespace(left_pad_target=True)
     with pytest.raises(ConfigurationError, match="--left-pad-target puts padding before the words"):
@@ -1135,7 +1135,7 @@ def test_options_that_something_reads_are_not(name, options, caplog):
 
 
 def test_one_level_needs_no_second_one(caplog):
-    """Words alone are attended to: nothing is guided, and nothing has the lower level's width."""
+    """With attention to words alone, nothing is guided, and nothing has the lower level's width."""
     alone = dict(attention_via_words_alone=True)
     build("ava", **alone, attention_score="dot", encoder_hidden_size=4, decoder_hidden_size=8)
     build("ava", **alone, attention_score="multihead", attention_heads=3, attention_dim=6, attention_via_dim=4)
@@ -1203,7 +1203,7 @@ def test_dropout_that_retain_dropout_keeps_in_search(option, kept):
 
 
 def test_lines_of_vectors_may_end_in_a_space(tmp_path):
-    """As word2vec's do."""
+    """Lines of word2vec do."""
     (tmp_path / "spaced").write_text("1 6 \nw3 1 2 3 4 5 6 \n")
     encoder = build("rnnsearch", encoder_embed_path=str(tmp_path / "spaced")).encoder
     assert encoder.embed_tokens.weight[encoder.dictionary.index("w3")].tolist() == [1, 2, 3, 4, 5, 6]
@@ -1230,7 +1230,7 @@ def test_a_model_within_another_module_knows_its_dictionaries(side):
 
 @pytest.mark.parametrize("line", [b"caf\xe9 0.5 9\n", b"a\rw4 0.5 9\n", "\u2028 0.5 9\n".encode()])
 def test_words_of_any_bytes_are_passed_over(tmp_path, line):
-    """Files of many languages have such words; the words of the dictionary keep their own vectors."""
+    """Files of many languages have such words; words of the dictionary still get their vectors."""
     (tmp_path / "vectors").write_bytes(line + b"w3 1 2\nw4 3 4\n")
     words = dictionary()
     found = {
@@ -1266,7 +1266,7 @@ def test_a_file_of_vectors_that_cannot_be_read_is_named(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("prefix", ["", "inner"])
 def test_a_recurrence_of_cells_is_pytorchs_layer_today(prefix):
-    """Until 0.3.0 a layer with dropout within its recurrence had cells, which have no second bias."""
+    """Until 0.3.0, a layer with dropout of its states had cells without a second bias."""
     model, start = build("rnnsearch"), f"{prefix}." if prefix else ""
     expected = {start + name: value.clone() for name, value in model.state_dict().items()}
     layer, old = f"{start}encoder.network.rnn.layers.0.", dict(expected)
@@ -1284,7 +1284,7 @@ def test_a_recurrence_of_cells_is_pytorchs_layer_today(prefix):
 
 @pytest.mark.parametrize("side", ["encoder", "decoder"])
 def test_hidden_dropout_is_of_its_own_side(side, monkeypatch):
-    """The other side's recurrences read whole states."""
+    """Recurrent products of the other side read states without dropout."""
     masked, original = {}, Masked.forward
 
     def noted(self, hidden):

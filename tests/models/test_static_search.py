@@ -1,6 +1,6 @@
-"""The static search finds what fairseq's finds, on a CPU too, and no step of it waits for anything.
+"""The static search finds what fairseq's search finds, on a CPU, too, and no step of it waits for a GPU.
 
-The graphs themselves need a GPU: ``tests/test_gpu.py``.
+Tests of the graphs need a GPU: ``tests/test_gpu.py``.
 """
 
 import argparse
@@ -65,7 +65,7 @@ SAMPLE = made_of(5, 3, 1, 9)
 
 
 def same(found, expected, exactly=False):
-    """Sentences have the same hypotheses, in the same order."""
+    """Assert that sentences have the same hypotheses, in the same order."""
     near = dict(rtol=0, atol=0) if exactly else dict(rtol=1e-4, atol=1e-5)
     assert len(found) == len(expected)
     for own, others in zip(found, expected):
@@ -78,7 +78,7 @@ def same(found, expected, exactly=False):
 
 
 def both(models, sample=SAMPLE, target=TARGET, exactly=False, given={}, **options):  # noqa: B006
-    """What the static search finds, which is what fairseq's finds."""
+    """Return what the static search finds; assert that fairseq's search finds the same."""
     options = dict(max_len_b=12) | options
     expected = SequenceGenerator(models, target, **options).generate(models, sample, **given)
     with mock.patch.object(SequenceGenerator, "_generate", side_effect=AssertionError("fairseq's own search")):
@@ -147,7 +147,7 @@ def test_padding_on_the_right_and_a_single_sentence():
 @pytest.mark.parametrize("words", [0, 1, 2, 8])
 @pytest.mark.parametrize("beam", [1, 2, 5, 200])
 def test_beams_as_wide_as_the_vocabulary(words, beam):
-    """fairseq takes one less; of the first step there are fewer candidates than twice the beam."""
+    """fairseq limits the beam to the vocabulary without one symbol; the first step has few candidates."""
     task = Task(target=dictionary(words, "v"))
     model = build("rnnsearch", task, scale=0.5).eval()
     found = both([model], target=task.target_dictionary, beam_size=beam, max_len_b=5)
@@ -155,10 +155,10 @@ def test_beams_as_wide_as_the_vocabulary(words, beam):
 
 
 def test_probabilities_that_are_none():
-    """Some words' are left out; where all are, there is an error, as in fairseq, and no translation."""
+    """Words with a NaN are left out; if all have one, there is an error, as in fairseq, and no translation."""
     model = ready("rnnsearch")
     model.decoder.output_projection.bias.data[[5, 9]] = torch.nan
-    logits = model.get_normalized_probs  # of which softmax would make all NaN
+    logits = model.get_normalized_probs  # softmax would make all of them NaN
     with mock.patch.object(model, "get_normalized_probs", lambda output, *more, **named: logits(
         (output[0].nan_to_num(-50), output[1]), *more, **named).masked_fill(output[0].isnan(), torch.nan)
     ):  # fmt: skip
@@ -180,7 +180,7 @@ def test_what_another_search_kept_is_not_used_for_other_symbols_or_parameters():
 
 @pytest.mark.slow
 def test_batches_in_turn_in_the_same_tensors():
-    """Of other words, of other shapes, after a change of parameters in place, and of another kind."""
+    """Batches have other words and shapes, come after a change of parameters in place, and in another number type."""
     model = ready("adaptive_both", coverage_penalty=0.3)
     samples = made_of(5, 3, 1, 9), made_of(9, 2, 4, 4, seed=2), made_of(8, 2), made_of(2, 8, seed=3)
     for _ in range(2):
@@ -189,7 +189,7 @@ def test_batches_in_turn_in_the_same_tensors():
     assert len(static_search._beams[model.decoder]) == 2
     for options in (dict(unk_penalty=3.0, min_len=3), dict(max_len_b=20, len_penalty=2)):
         both([model], beam_size=3, **options)
-    assert len(static_search._beams[model.decoder]) == 2  # these are not in the steps
+    assert len(static_search._beams[model.decoder]) == 2  # the steps do not contain these options
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(-1)
@@ -201,7 +201,7 @@ def test_batches_in_turn_in_the_same_tensors():
 
 @pytest.mark.slow
 def test_what_a_graph_has_in_it_besides_tensors():
-    """A number, of the search or of a part, makes another graph; tune sets the strength of the penalty."""
+    """Each number, of the search or of a part, needs another graph; tune sets the strength of the penalty."""
     model = ready("dl4mt", coverage_penalty=0.3)
     changes = [
         lambda: None,
@@ -221,7 +221,7 @@ def test_what_a_graph_has_in_it_besides_tensors():
 
 
 def test_tensors_of_inference_mode_are_its_own():
-    """Elsewhere nothing may be written into them."""
+    """Outside of inference mode nothing may be written into such tensors."""
     model = ready("dl4mt")
     for mode in (torch.inference_mode, torch.no_grad, torch.inference_mode):
         with mode():
@@ -253,7 +253,7 @@ def test_a_model_is_not_kept():
 
 
 class Waits(TorchDispatchMode):
-    """Refuses what waits for a GPU, or makes a shape of what is computed, and counts what a GPU is given to do."""
+    """Refuse operators that wait for a GPU, or make a shape from computed values, and count launches."""
 
     launches = 0
 
@@ -273,7 +273,7 @@ class Waits(TorchDispatchMode):
 
 @pytest.mark.parametrize("name,most", [("rnnsearch", 87), ("dl4mt", 88), ("recatt", 89), ("ava", 104)])
 def test_launches_of_a_step(name, most, monkeypatch):
-    """A graph makes them in one launch, and yet the GPU runs them one after another."""
+    """A graph has one launch for all of them, but the GPU still runs them one after another."""
     counted, plain = set(), Beams.make_step
 
     def make_step(beams, search):
@@ -291,7 +291,7 @@ def test_launches_of_a_step(name, most, monkeypatch):
 @pytest.mark.parametrize("penalty", [0.0, 0.5])
 @pytest.mark.parametrize("name", ALL)
 def test_no_step_waits(name, penalty, monkeypatch):
-    """And it writes into the tensors that it has read."""
+    """Every step writes into the same tensors, too."""
     kernels.on_gpu(monkeypatch)
     plain, addresses = Beams.make_step, set()
 
@@ -315,7 +315,7 @@ def test_what_waits_is_found():
 
 
 def test_the_host_looks_every_few_steps(monkeypatch):
-    """A sentence of 12 words needs four looks, however many sentences end before."""
+    """A sentence of 12 words needs four reads, however many sentences end before."""
     model, looks = ready("dl4mt"), []
     model.decoder.output_projection.bias.data[TARGET.eos()] = -30
 
@@ -335,7 +335,7 @@ def test_the_host_looks_every_few_steps(monkeypatch):
 
 
 def test_a_graph_makes_all_steps_but_two_of_the_first_batch(monkeypatch):
-    """In the place of a graph a function: the first step of a shape is made before it is captured."""
+    """A function replaces the graph; the first step of a shape runs before it is captured."""
     replayed, eager = [], []
 
     def captured(step, device):
@@ -352,7 +352,7 @@ def test_a_graph_makes_all_steps_but_two_of_the_first_batch(monkeypatch):
 
 
 class Growing(CoverageHistory):
-    """Carries more from step to step, which a graph cannot."""
+    """A history that carries more from step to step, which a graph cannot do."""
 
     def start(self, memory):
         return torch.zeros_like(memory.positions).unsqueeze(1)
@@ -370,7 +370,7 @@ def failing(*_):
 
 @pytest.mark.parametrize("kind", ["grows", "fails"])
 def test_what_cannot_be_captured_is_searched_as_ever(kind, monkeypatch, caplog):
-    """With one warning for each model."""
+    """There is one warning for each model."""
     if kind == "fails":
         monkeypatch.setattr(static_search, "captured", failing)
     with mock.patch.dict(HISTORIES.entries, growing=Growing):
@@ -392,7 +392,7 @@ def stock_lstm(target=TARGET):
 
 
 def generator(models, kind=None, **options):
-    """As fairseq's commands build it."""
+    """Return the generator that fairseq's commands build."""
     asked = argparse.Namespace(**{"beam": 4, "max_len_b": 8, **options})
     return FairseqTask.build_generator(argparse.Namespace(target_dictionary=TARGET), models, asked, seq_gen_cls=kind)
 
@@ -438,7 +438,7 @@ CONSTRAINTS = pack_constraints([[torch.tensor([6, 7])], [], [torch.tensor([8])],
     (dict(autocast=True), {}),
 ], ids=lambda one: " ".join(one))  # fmt: skip
 def test_what_is_left_to_fairseq(options, given, monkeypatch):
-    """With the results of its own class."""
+    """Results are those of fairseq's class."""
     models, options, found = several("dl4mt"), {**options}, []
     monkeypatch.setattr(StaticSearch, "_search", lambda *_: pytest.fail("the static search"))
     torch.set_autocast_enabled(options.pop("autocast", False))
@@ -470,7 +470,7 @@ def test_a_minimum_above_the_maximum_is_refused_by_fairseq():
 
 @pytest.mark.parametrize("frequent", [2, 100])
 def test_shortlists(frequent):
-    """Their vocabulary is another one in each batch, unless it is the whole one."""
+    """A shortlist has another vocabulary in each batch, so graphs search only with the full vocabulary."""
     models = several("dl4mt", "rnnsearch")
     task = Task()
     rows = [Candidate("w1", "v1", 1, 1.0), Candidate("w2", "v5", 2, 1.0)]
@@ -495,7 +495,7 @@ def test_a_decoder_of_somebodys_own_that_carries_more():
 
 @pytest.mark.parametrize("graphs", [False, True])
 def test_an_override_of_a_trained_model_refuses_it(runs, graphs):
-    """As ``--model-overrides`` does for fairseq-generate, which builds its search likewise."""
+    """``--model-overrides`` of fairseq-generate does the same, since it builds its search in the same way."""
     places = [str(runs.rnnsearch), "checkpoint_last.pt", str(runs.data)]
     hub = AttentionRNNModel.from_pretrained(*places, user_dir=USER_DIR, **({} if graphs else {"cuda_graphs": False}))
     assert (type(hub.task.build_generator(hub.models, hub.cfg.generation)) is StaticSearch) == graphs
@@ -505,7 +505,7 @@ def test_an_override_of_a_trained_model_refuses_it(runs, graphs):
 
 @pytest.mark.parametrize("more", [["--nbest", "3"], ["--print-alignment", "hard"], ["--prefix-size", "1"]])
 def test_fairseq_generate_prints_the_same(runs, more, capsys):
-    """The stock command, in this process; with prefixes it searches as ever."""
+    """The stock command prints the same with graphs; with prefixes fairseq's search runs."""
     path = runs.rnnsearch / "checkpoint_last.pt"
     found, searched = [], mock.Mock(side_effect=StaticSearch._search)
     for graphs in (False, True):

@@ -1,4 +1,4 @@
-"""Warm starts: what is taken from another checkpoint, and what is of another kind there."""
+"""Warm starts: which parameters are taken from another checkpoint, and which belong to parts of another kind."""
 
 from argparse import Namespace
 
@@ -20,7 +20,7 @@ HIERARCHY = dict(encoder_type="hierarchical", attention_via=True)
 
 
 def saved(model, runs, path):
-    """A checkpoint of a model, all else as that of a training has it; returns the path."""
+    """Write a checkpoint of a model, with all else from a training; return its path."""
     state = load_checkpoint_to_cpu(str(runs.rnnsearch / "checkpoint_last.pt"))
     config = {**OmegaConf.to_container(state["cfg"]), "model": vars(model.cfg)}
     torch.save({**state, "model": model.state_dict(), "cfg": config}, path)
@@ -42,7 +42,7 @@ def saved(model, runs, path):
     ],
 )
 def test_parts_of_another_kind_are_not_taken(runs, tmp_path, option, there, here, more, monkeypatch):
-    """Though their parameters have the same names and sizes."""
+    """Such parts are not taken, even if their parameters have the same names and sizes."""
     monkeypatch.setitem(CELLS.entries, "other_gru", type("Other", (AdaptiveGRUCell,), {}))
     donor, other = build("rnnsearch", **more, **{option: there}), build("rnnsearch", seed=1, **more, **{option: here})
     assert {n: p.shape for n, p in donor.named_parameters()} == {n: p.shape for n, p in other.named_parameters()}
@@ -76,7 +76,7 @@ def test_parts_of_another_kind_are_not_taken(runs, tmp_path, option, there, here
     ],
 )
 def test_parameters_that_read_something_else_are_not_taken(runs, tmp_path, option, there, here, more, strange):
-    """Where they, or others of the same part, have the same sizes."""
+    """Such parameters, or others of the same part, may have the same sizes."""
     path = saved(build("rnnsearch", **more, **{option: there}), runs, tmp_path / "donor.pt")
     started = build("rnnsearch", seed=1, **more, **{option: here}, warm_start=path)
     found = {name for name, why in started.warm_started.other.items() if why == f"of another {option} there"}
@@ -99,7 +99,7 @@ def test_a_buffer_that_nothing_writes_may_be_anything(runs, tmp_path):
 
 
 def test_a_matrix_grows_by_the_embedding_of_a_bridge_alone(runs, tmp_path):
-    """Not where both have the bridge, and the annotations have grown by as much."""
+    """The matrix does not grow if both models have the bridge, and the annotations are wider by the same number."""
     path = saved(build("rnnsearch", bridge_source=True), runs, tmp_path / "donor.pt")
     started = build("rnnsearch", bridge_source=True, encoder_hidden_size=11, warm_start=path).warm_started
     assert started.taken and not started.grown
@@ -113,7 +113,7 @@ def test_a_matrix_grows_by_the_embedding_of_a_bridge_alone(runs, tmp_path):
      {"context.weight", "recurrent.weight"}),
 ])  # fmt: skip
 def test_matrices_of_another_equation_are_not_taken(runs, tmp_path, option, there, here, more, names):
-    """In a dot product they are factors, and in the additive score terms; the released cell scales no bias."""
+    """The matrices are factors in a dot product, and terms in the additive score; the released cell scales no bias."""
     path = saved(build("rnnsearch", **more, **{option: there}), runs, tmp_path / "donor.pt")
     started = build("rnnsearch", seed=1, **more, **{option: here}, warm_start=path).warm_started
     assert set(started.other.values()) == {f"of another {option} there"} and started.left
@@ -131,7 +131,7 @@ def test_a_donor_of_other_dictionaries_is_refused(runs, tmp_path, side, language
 
 
 def test_a_warm_start_of_tied_embeddings_from_a_model_without(runs, tmp_path):
-    """The embeddings are taken, and not the vocabulary layer in their place."""
+    """The embeddings are taken, and not the vocabulary layer instead of them."""
     task = TranslationTask.setup_task(TranslationConfig(data=str(runs.data)))
     state = load_checkpoint_to_cpu(str(runs.rnnsearch / "checkpoint_last.pt"))
     more = {"decoder_out_embed_dim": state["cfg"]["model"]["decoder_embed_dim"]}
@@ -159,7 +159,7 @@ def test_a_donor_that_chose_its_number_type_has_nothing_more(runs, tmp_path):
 
 
 def test_a_warm_start_goes_both_ways(runs, tmp_path):
-    """From a model that does not copy, as See et al. compare, and back."""
+    """A warm start goes from a model that does not copy to one that does, as in See et al., and back."""
     task, path, built = TranslationTask.setup_task(TranslationConfig(data=str(runs.data))), runs.rnnsearch, []
     for copy in (True, False):
         state = load_checkpoint_to_cpu(str(path / "checkpoint_last.pt"))
@@ -194,7 +194,7 @@ def test_all_of_a_part_is_of_another_kind(runs, tmp_path, option, there, here, m
 
 
 def test_a_matrix_that_grows_begins_with_what_was_taken(runs, tmp_path):
-    """Annotations end in the embedding, whose columns are the new ones."""
+    """Annotations end with the embedding, whose columns are new."""
     donor, new = build("rnnsearch"), build("rnnsearch", seed=1, bridge_source=True)
     path = saved(donor, runs, tmp_path / "donor.pt")
     started = build("rnnsearch", seed=1, bridge_source=True, warm_start=path)
@@ -206,7 +206,7 @@ def test_a_matrix_that_grows_begins_with_what_was_taken(runs, tmp_path):
 
 
 def test_a_donor_of_an_older_version_is_taken_whole(runs, tmp_path):
-    """Its parameters have other names, and its configuration lacks later options, which are at their defaults."""
+    """An old model's parameters have other names, and its configuration lacks later options, which get defaults."""
     donor = build("rnnsearch")
     path = saved(donor, runs, tmp_path / "donor.pt")
     state = torch.load(path, weights_only=False)

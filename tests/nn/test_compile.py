@@ -1,4 +1,4 @@
-"""A compiled step is the step, for sentences of any length, and is compiled once."""
+"""A compiled step gives the results of the step, for sentences of any length, and is compiled once."""
 
 import shutil
 from functools import partialmethod
@@ -18,7 +18,7 @@ pytestmark = [
 ]
 
 SAMPLE = {"rnnsearch", "dl4mt", "conddec_rnnatt", "adaptive_both", "ava_deep", "char2char", "hard_monotone", *COMPOSED}
-# whether C++ is made, too, which takes half a minute a model, or graphs alone
+# with kernels in C++, which take half a minute per model, or with graphs alone
 CASES = [
     pytest.param(name, name == "rnnsearch", marks=() if name in SAMPLE else pytest.mark.more)
     for name in [*VARIANTS, *COMPOSED]
@@ -27,7 +27,7 @@ CASES += [pytest.param(name, True, marks=pytest.mark.exhaustive) for name in ("a
 
 
 def run(model, source, lengths, previous):
-    torch.manual_seed(len(source))  # of the masks
+    torch.manual_seed(len(source))  # for the masks
     output, extra = model(source, lengths, previous, with_cost_terms=True)
     made = [output, *(values[0] for values in extra.values())]
     loss = sum(value.square().mean() for value in made)
@@ -36,10 +36,10 @@ def run(model, source, lengths, previous):
 
 @pytest.mark.parametrize("name,kernels", CASES)
 def test_a_compiled_step_is_the_step(name, kernels, monkeypatch):
-    """After the first batch, those of other lengths and sizes are compiled no more; each has masks of its own."""
+    """After the first batch, other lengths and sizes are not compiled again; each batch has separate masks."""
     if not kernels:
         monkeypatch.setattr(nn.Module, "compile", partialmethod(nn.Module.compile, backend="eager"))
-    sizes = [(31, 4, 26), (32, 5, 27), (37, 5, 28)]  # which no width of the models equals
+    sizes = [(31, 4, 26), (32, 5, 27), (37, 5, 28)]  # no width of the models equals these
     batches = [batch((s,) * rows, (t,) * rows, seed=n, words=7) for n, (s, t, rows) in enumerate(sizes)]
     plain, compiled = (build(name, scale=0.3, decoder_dropout_hidden=0.2, compile=on).train() for on in (False, True))
     torch._dynamo.reset()
@@ -67,7 +67,7 @@ def test_no_step_keeps_what_its_energies_are_made_of(name, monkeypatch):
 def test_refused_without_a_compiler(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda _: None)
     model = build("rnnsearch", compile=True)
-    model.eval()(*batch())  # translates all the same
+    model.eval()(*batch())  # translating needs no compiler
     with pytest.raises(ConfigurationError, match="--compile needs a C\\+\\+ compiler"):
         model.train()(*batch())
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)

@@ -1,4 +1,4 @@
-"""Copying (See et al. 2017) against a naive sum over the vocabulary, in search, and with real commands."""
+"""Copying (See et al. 2017) equals a naive sum over the vocabulary, and works in search and in real commands."""
 
 import random
 import re
@@ -21,7 +21,7 @@ UNK, EOS, PAD = 3, 2, 1
 
 
 def test_what_source_symbols_are_copied_as(caplog):
-    """The same symbol, whatever its number; <unk> where there is none; and the source's end is the translation's."""
+    """A symbol is copied as the same symbol, with its target number, or as <unk>; EOS is copied as EOS."""
     task = Task()
     caplog.set_level("INFO", logger="fairseq_attnvariants")
     model = build("pointer_generator", task)
@@ -32,11 +32,11 @@ def test_what_source_symbols_are_copied_as(caplog):
         assert other == (symbol if symbol in task.target_dictionary.indices else "<unk>")
     assert copying.symbols[[EOS, PAD, UNK]].tolist() == [EOS, PAD, UNK]
     assert task.source_dictionary.index("w3") != copying.symbols[task.source_dictionary.index("w3")]
-    assert not any("symbols" in name for name in model.state_dict())  # the dictionaries say it where one is loaded
+    assert not any("symbols" in name for name in model.state_dict())  # loading makes them from dictionaries
 
 
 def mixture(copying, features, weights, symbols):
-    """Eq. 9 as it stands, with all of the vocabulary for every source token."""
+    """Compute eq. 9 literally, with the full vocabulary for every source token."""
     chance = torch.sigmoid(features[..., -1:])
     total = chance * features[..., :-1].softmax(2)
     for j in range(weights.size(2)):
@@ -68,7 +68,7 @@ def test_probabilities_and_their_gradients_are_those_of_the_plain_sum(beam):
 
 @pytest.mark.parametrize("chooses", [-60.0, 0.0, 60.0])
 def test_what_has_hardly_any_probability_is_finite(chooses):
-    """Words that the vocabulary layer excludes, weights of zero, and a choice that is all but made."""
+    """The vocabulary layer excludes words, weights are zero, or the choice to copy is nearly 0 or 1."""
     model = build("pointer_generator", scale=0.5, attention_normalizer="sparsemax", attention_temperature=0.01).eval()
     with torch.no_grad():
         model.decoder.network.readout.hidden.bias.fill_(chooses)
@@ -82,7 +82,7 @@ def test_what_has_hardly_any_probability_is_finite(chooses):
 
 
 def test_a_model_that_copies_alone_writes_nothing_but_the_source():
-    """Padding, which no weight is on, is never written."""
+    """Padding has no weight, so it is never written."""
     task = Task()
     model = build("pointer_generator", task, scale=0.5).eval()
     with torch.no_grad():
@@ -106,7 +106,7 @@ def models(count, **options):
 
 @pytest.mark.parametrize("search_dtype", ["float32", "bfloat16"])
 def test_ensembles_and_beams(search_dtype, sample):
-    """Scores of a beam are those of known targets, under the mean of the models' probabilities."""
+    """Scores of a beam are those of given targets, by the mean of the models' probabilities."""
     ensemble, task = models(2, search_dtype=search_dtype), Task()
     found = SequenceGenerator(ensemble, task.target_dictionary, beam_size=4, max_len_b=8).generate(ensemble, sample)
     source, lengths, _ = batch()
@@ -122,7 +122,7 @@ def test_ensembles_and_beams(search_dtype, sample):
 
 
 def test_a_shortlist_holds_what_can_be_copied(sample):
-    """As the search of models whose vocabulary layer has these words alone; they are there, whatever the table says."""
+    """Results equal those of models whose vocabulary has the listed words alone; copied words are always listed."""
     task, words = Task(), batch()[0]
     rows = [Candidate("w1", "v1", 1, 1.0)]
     shortlist = Shortlist(iter(rows), task.source_dictionary, task.target_dictionary, 1, 0)
@@ -159,7 +159,7 @@ def test_words_have_no_characters():
 
 @pytest.fixture(scope="module")
 def named(tmp_path_factory):
-    """A corpus of sentences with a name each, dictionaries of a side each that lack most of them, and a training."""
+    """A corpus with one name per sentence, separate dictionaries that lack most of the names, and a training."""
     folder, generator = tmp_path_factory.mktemp("named"), random.Random(1)
     for split, count in (("train", 120), ("valid", 12), ("test", 12)):
         sentences = []
@@ -179,7 +179,7 @@ def named(tmp_path_factory):
 
 @pytest.mark.commands
 def test_words_of_an_open_vocabulary(named):
-    """Dictionaries that differ, an ensemble, and UNKs that name the word that was copied."""
+    """An ensemble with different dictionaries translates, and replace-unk finds the copied word for each UNK."""
     text = (named / "bin" / "dict.xx.txt").read_text(), (named / "bin" / "dict.yy.txt").read_text()
     assert text[0] != text[1]
     paths = ":".join(str(named / "run" / f"checkpoint_{which}.pt") for which in ("best", "last"))
@@ -197,7 +197,7 @@ def test_words_of_an_open_vocabulary(named):
 
 @pytest.mark.commands
 def test_a_checkpoint_in_another_task_and_from_python(named):
-    """The map is made where the dictionaries are: in Python, with a shortlist, and with a configuration of hydra's."""
+    """The map of symbols is made from the dictionaries, in Python, with a shortlist, and with another task."""
     hub = AttentionRNNModel.from_pretrained(named / "run", "checkpoint_best.pt", str(named / "bin"))
     sentences = (named / "test.xx").read_text().splitlines()
     whole = hub.translate(sentences, beam=2)
@@ -213,7 +213,7 @@ def test_a_checkpoint_in_another_task_and_from_python(named):
 
 
 def test_copying_is_a_reader_of_the_context():
-    """So attention learns, although this readout and this decoder read no context."""
+    """So attention learns, although this readout and this decoder do not read the context."""
     build("hard_monotone", copying=True, attention_score="additive", attention_history="coverage")
     with pytest.raises(ConfigurationError, match="reads no context"):
         build("hard_monotone", attention_score="additive")

@@ -1,4 +1,4 @@
-"""Every architecture against the loop-level reference, in float64."""
+"""Every architecture equals the loop-level reference, in float64."""
 
 import pytest
 import torch
@@ -122,7 +122,7 @@ CASES = [(name, {}) for name in VARIANTS] + [
 
 
 def marks(options, left):
-    """The architectures are quick; compositions with padding on the right are exhaustive."""
+    """Return marks: architectures are quick, compositions with padding on the right are exhaustive."""
     if not options:
         return () if left else pytest.mark.slow
     return pytest.mark.slow if left else [pytest.mark.slow, pytest.mark.exhaustive]

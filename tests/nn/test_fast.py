@@ -1,4 +1,4 @@
-"""What is there for speed alone gives what the plain way gives."""
+"""Fast ways give the results of the plain way."""
 
 import gc
 from functools import partialmethod
@@ -40,7 +40,7 @@ def gradients(model, *more):
 
 
 def plainly(monkeypatch):
-    """From here on nothing is computed in a fast way."""
+    """Compute nothing in a fast way from here on."""
     monkeypatch.setattr(deferred, "AVAILABLE", False)
     monkeypatch.setattr(attention, "kept_small", additive_energies)
 
@@ -63,7 +63,7 @@ def test_deferred_gradients_are_gradients(name, many, block, monkeypatch):
 
 
 def curvature(model, recompute=0):
-    """The product of the second derivatives with a vector of ones, and the gradient."""
+    """Return the gradient, and the product of the second derivatives with a vector of ones."""
     model.decoder.network.recompute_steps = recompute
     source, lengths, previous = batch(target_lengths=(5, 3, 5))
     parameters = [*model.parameters()]
@@ -87,7 +87,7 @@ def test_second_derivatives(name, training, monkeypatch):
 
 
 def test_second_derivatives_of_reduced_products():
-    """The factors that are noted are those that were read, however they were rounded."""
+    """The noted factors are those that were read, also if they were rounded."""
     matrix, start = torch.randn(4, 4, requires_grad=True), torch.randn(2, 4, requires_grad=True)
 
     def curved(product):
@@ -105,7 +105,7 @@ QUERIES = {"ava": "lower.query.weight"}
 
 @pytest.mark.parametrize("name", ["rnnsearch", "dl4mt", "gnmt", "ava"])
 def test_frozen_matrices_take_no_notes(name, monkeypatch):
-    """Of a model that is only read, as by ``attribute``, and of one of which a part is trained."""
+    """This holds for a model without training, as in ``attribute``, and for one with a single trained matrix."""
     model, noted, add = build(name, scale=0.5), [], deferred.Notes.add
     monkeypatch.setattr(deferred.Notes, "add", lambda notes, *factors: noted.append(notes) or add(notes, *factors))
     for parameter in model.parameters():
@@ -121,7 +121,7 @@ def test_frozen_matrices_take_no_notes(name, monkeypatch):
 
 @pytest.mark.parametrize("name", ["rnnsearch", "recatt", "ava", "dl4mt"])
 def test_no_step_keeps_what_its_energies_are_made_of(name):
-    """``B x k x S x A``."""
+    """No tensor of the shape ``B x k x S x A`` is kept for the backward pass."""
     kept = []
     keep = (lambda tensor: kept.append(tensor.dim()) or tensor), (lambda same: same)
     with torch.autograd.graph.saved_tensors_hooks(*keep):
@@ -130,7 +130,7 @@ def test_no_step_keeps_what_its_energies_are_made_of(name):
 
 
 def chain(matrix, start, steps=7):
-    """A small loop: what comes out, with deferred gradients."""
+    """Return the result of a small loop with deferred gradients."""
     product, state = deferred.Deferred(matrix), start
     for _ in range(steps):
         state = torch.tanh(product(state))
@@ -166,7 +166,7 @@ def test_a_backward_pass_that_ends_at_a_late_step_leaves_nothing_to_one_that_beg
 
 
 def test_gradients_in_bfloat16_lose_nothing_over_many_steps():
-    """Sums of thin products in bfloat16 drop what is small beside the sum; one product does not."""
+    """Sums of many products in bfloat16 lose terms that are small compared with the sum; one product does not."""
     matrix, steps = torch.zeros(8, 8, requires_grad=True), 300
     with torch.autocast("cpu", dtype=torch.bfloat16):
         product = deferred.Deferred(matrix)
@@ -178,7 +178,7 @@ def test_gradients_in_bfloat16_lose_nothing_over_many_steps():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_recomputed_steps_are_the_same(name):
-    """Outputs and gradients, with another number of steps in each chunk, and with dropout."""
+    """Outputs and gradients do not depend on the number of steps in each chunk."""
     found = []
     for recompute in (0, 2, 100):
         model = build(name, scale=0.5, decoder_layers=2, dropout=0.0, recompute_steps=recompute).double().train()
@@ -188,7 +188,7 @@ def test_recomputed_steps_are_the_same(name):
 
 
 def test_recomputed_steps_drop_out_the_same():
-    """One chunk draws in the order in which the whole does."""
+    """A chunk of all steps draws random numbers in the same order as without chunks."""
     found = []
     for recompute in (0, 100):
         model = build("ava_deep", scale=0.5, dropout=0.5, recompute_steps=recompute).double().train()
@@ -200,7 +200,7 @@ def test_recomputed_steps_drop_out_the_same():
 @pytest.mark.slow
 @pytest.mark.parametrize("compiled", [False, True])
 def test_recomputed_steps_have_the_masks_of_their_sentence(compiled, monkeypatch):
-    """Pieces of a few steps, kept, computed again, or compiled, leave out of the states what the whole does."""
+    """Chunks of a few steps, stored, recomputed or compiled, drop out the same units of states as one chunk."""
     found, own = [], torch.nn.Module.compile
     monkeypatch.setattr(torch.nn.Module, "compile", partialmethod(own, backend="eager"))  # kernels: test_compile
     for recompute, size in ((0, 100), (0, 2), (2, 100)):
@@ -225,7 +225,7 @@ def test_reduced_products_are_float32_and_end_with_an_error():
 
 
 def test_searches_that_overlap_put_the_precision_back():
-    """In threads, of which the one that began last may end last."""
+    """In threads, the search that began last may end last."""
     before, first, second = torch.get_float32_matmul_precision(), reduced_products(), reduced_products()
     first.__enter__()
     second.__enter__()
@@ -248,7 +248,7 @@ def test_what_stands_for_a_linear_map_in_a_loop_is_used_as_one():
 
 @pytest.mark.slow
 def test_a_graph_is_freed_with_its_outputs():
-    """What the graph keeps does not hold the graph."""
+    """Notes in the graph do not refer to the graph."""
 
     def notes():
         gc.collect()
@@ -261,7 +261,7 @@ def test_a_graph_is_freed_with_its_outputs():
 
 
 def readers(model):
-    """Names of the linear maps that a search found to read contexts."""
+    """Return the names of the linear maps that a search finds as readers of contexts."""
     network = model.eval().decoder.network
     source, lengths, _ = batch((2, 2, 1))
     with torch.no_grad():
@@ -271,14 +271,14 @@ def readers(model):
     return {names[part] for part in found}
 
 
-# contexts that are no averages: of two levels, of several heads; layers above the transition that read them; none read
+# contexts are no averages, with two levels or several heads; layers above the transition read them; nothing does
 UNPROJECTED = {"ava", "ava_encs", "ava_deep", "heads", "monotone", "gnmt", "hard_attention", "hard_monotone"}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_search_finds_what_reads_contexts(name):
-    """The maps that are as wide as a context, by their names; none where projecting them is not enough."""
+    """Search finds all maps of contexts, by their names, or none if projecting them is not enough."""
     model = build(name, scale=0.5)
     named = {
         name
@@ -291,7 +291,7 @@ def test_search_finds_what_reads_contexts(name):
 
 def test_what_reads_a_context_otherwise_is_not_projected():
     class Squares(MaxoutReadout):
-        """Reads what the same map reads, too."""
+        """Reads the context without the map, too."""
 
         def forward(self, state, target, context):
             return super().forward(state, target, context) + context.square().mean(-1, keepdim=True)
@@ -303,7 +303,7 @@ def test_what_reads_a_context_otherwise_is_not_projected():
             return super().forward(state, target, context) + self.context.weight.mean()
 
     class Follows(MaxoutReadout):
-        """Computes otherwise, and reads contexts by the map alone."""
+        """Has another equation, but reads contexts by the map alone."""
 
         def forward(self, state, target, context):
             return 2 * super().forward(state, target, context)
@@ -326,7 +326,7 @@ def test_what_reads_a_context_otherwise_is_not_projected():
 
 
 def test_a_map_with_a_hook_or_another_map_is_not_projected():
-    """Although it was when the model searched first."""
+    """Such a map is not projected, even if the first search did so."""
     for change in (
         lambda readout: readout.context.register_forward_hook(lambda part, given, made: made * 2),
         lambda readout: setattr(readout, "context", torch.nn.Linear(16, readout.context.out_features)),

@@ -1,4 +1,4 @@
-"""A source's features: a set that the decoder attends to, or symbols before the others."""
+"""Features of a source: a set that the decoder attends to, or symbols before the others."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from reference import logits
 
 from fairseq_attnvariants.registry import ConfigurationError
 
-FIRST = 17  # of the features' numbers, of which there are seven
+FIRST = 17  # the first of seven numbers of features
 ARCHS = ["rnnsearch", "dl4mt", "ava", "char2char", "pointer_generator", "conddec_rnnatt", "context_gate", "gnmt"]
 ARCHS += ["hard_attention", "hard_monotone", "nematus"]
 SMALLER = {"gnmt": dict(encoder_layers=2, encoder_bidirectional_layers=1, decoder_layers=2, residuals=0)}
@@ -20,7 +20,7 @@ def made(name, scale=0.7, **options):
 
 
 def described(*sets, left=True):
-    """A batch whose sources have features."""
+    """Return a batch whose sources have features."""
     source, lengths, previous = batch()
     rows = [torch.tensor([*tags, *row[row.ne(1)].tolist()]) for tags, row in zip(sets, source)]
     lengths = torch.tensor([*map(len, rows)])
@@ -81,7 +81,7 @@ def test_every_parameter_learns():
 
 
 def test_prepended():
-    """Symbols like the others, for a model that has no part for features."""
+    """Prepended features are symbols like the others, for a model without a part for features."""
     model = made("dl4mt", features="prepended")
     assert model.encoder.first_feature is None and model.decoder.network.transition.features is None
     with torch.no_grad():

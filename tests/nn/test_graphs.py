@@ -1,4 +1,4 @@
-"""Graphs change nothing, with what replays them on a CPU; on a GPU: ``test_gpu.py``."""
+"""Graphs change no results; a substitute replays them on a CPU. ``test_gpu.py`` tests them on a GPU."""
 
 import copy
 import pickle
@@ -47,7 +47,7 @@ def replaying(monkeypatch):
 
 
 def models(name, **options):
-    """The same model with graphs and without."""
+    """Return the same model with graphs and without."""
     return [build(name, scale=0.3, cuda_graphs=on, **options).train() for on in (True, False)]
 
 
@@ -66,7 +66,7 @@ def gradients(model):
 
 
 def update(model, *samples, seed=0):
-    """What is made of batches, and the gradients, which are added up; afterwards a step of the optimizer."""
+    """Return outputs of batches, and the sum of their gradients; then make a step of the optimizer."""
     made = []
     for number, sample in enumerate(samples):
         made.append(forward(model, sample, seed + number))
@@ -81,7 +81,7 @@ def update(model, *samples, seed=0):
 
 
 EXACTLY = dict(rtol=0, atol=0)
-ROUNDED = {"gnmt", "layers", "recompute"}  # where autograd adds up in another order
+ROUNDED = {"gnmt", "layers", "recompute"}  # autograd adds up in another order there
 
 
 def equal(one, other):
@@ -100,7 +100,7 @@ UPDATES = [(FIRST,), (SECOND,), (FIRST,), (SECOND, FIRST), (FIRST, FIRST), (SECO
 
 
 def assert_the_same(replayed, plain, updates=UPDATES, **but_for):
-    """Shapes in turn, the same one added up, and the steps of an optimizer between; and another draw each time."""
+    """Assert equal updates, with shapes in turn, accumulated gradients, optimizer steps, and new random numbers."""
     for number, samples in enumerate(updates):
         found, expected = (update(model, *samples, seed=10 * number) for model in (replayed, plain))
         torch.testing.assert_close(found, expected, **(but_for or EXACTLY))
@@ -110,7 +110,7 @@ def assert_the_same(replayed, plain, updates=UPDATES, **but_for):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*VARIANTS, *COMPOSED])
 def test_updates_are_the_same(name):
-    """Bit for bit but for :data:`ROUNDED`, with the same masks of dropout."""
+    """Updates are equal bit for bit, except for :data:`ROUNDED`, with the same masks of dropout."""
     replayed, plain = models(name, **DROPPED)
     assert_the_same(replayed, plain, **but_for(name))
     assert len(pairs(replayed)) == 2 and Graph.replayed == 2 * 9
@@ -127,7 +127,7 @@ def test_updates_are_the_same_with_options(name, options):
 
 @pytest.mark.slow
 def test_a_second_pass_forward_is_launched():
-    """Before the backward pass of the first, in either order of these, as in R-Drop's paper."""
+    """R-Drop runs a second forward pass before the first backward pass; backward passes may be in any order."""
     for order in (0, 1), (1, 0):
         replayed, plain = models("conddec_rnnatt", **DROPPED)
         for model in (replayed, plain):
@@ -168,7 +168,7 @@ def test_one_backward_pass_for_each_pass_forward():
 
 
 def test_what_is_replayed_is_copied_out():
-    """Neither what was made nor gradients are where the next pass writes, and nothing of this pass is left there."""
+    """Outputs and gradients are not in the memory where the next pass writes, which needs no values of this pass."""
     replayed, plain = models("conddec_recatt")
     equal(update(replayed, FIRST, FIRST), update(plain, FIRST, FIRST))
     for _ in range(3):
@@ -235,7 +235,7 @@ register_architecture("waits", base="rnnsearch", attention_history="waiting")
 
 @pytest.mark.slow
 def test_what_waits_for_the_gpu_is_launched(tmp_path, caplog):
-    """One warning names the part and its line."""
+    """There is one warning, which names the part and its line."""
     (tmp_path / "waits").mkdir()
     (tmp_path / "waits" / "__init__.py").write_text(WAITS)
     with outside(tmp_path / "waits"):
@@ -249,7 +249,7 @@ def test_what_waits_for_the_gpu_is_launched(tmp_path, caplog):
 @pytest.mark.slow
 @pytest.mark.parametrize("broken", [1, 2, 3])
 def test_a_capture_that_breaks(broken, monkeypatch, caplog):
-    """The first, the one of the gradients, or one after others, which are replayed on."""
+    """The first capture breaks, that of the gradients, or a later one, after which earlier graphs still replay."""
     counts, own = [], Recorder.capture
 
     def capture_or_break(recorder, launch):
@@ -267,7 +267,7 @@ def test_a_capture_that_breaks(broken, monkeypatch, caplog):
 
 
 def test_what_the_decoder_does_not_own_keeps_its_gradient(caplog):
-    """Such as a tensor that a part has not registered."""
+    """A part may read a tensor that it has not registered."""
     replayed, plain = models("rnnsearch")
     found = []
     for model in (replayed, plain):
@@ -281,14 +281,14 @@ def test_what_the_decoder_does_not_own_keeps_its_gradient(caplog):
 
 @pytest.mark.slow
 def test_dropout_is_not_drawn_again_in_recomputed_steps(caplog):
-    """In two graphs the offsets of the random numbers would differ; without dropout nothing is drawn."""
+    """In two graphs, offsets of random numbers would differ, so such a training uses no graphs."""
     replayed, plain = models("dl4mt", recompute_steps=2, decoder_layers=2, dropout=0.3)
     assert_the_same(replayed, plain)
     assert "--recompute-steps would" in caplog.text and not Graph.replayed
 
 
 def test_only_training_is_replayed():
-    """Validation between updates, a search, and what computes no gradients."""
+    """Validation between updates, a search, and computations without gradients are not replayed."""
     replayed, plain = models("recatt", **DROPPED)
     for _ in range(3):
         equal(update(replayed, FIRST), update(plain, FIRST))
@@ -305,7 +305,7 @@ def test_only_training_is_replayed():
 
 
 def test_a_single_step():
-    """Of which training reads what it carries on."""
+    """Training also reads what a single step carries on."""
     one = batch((3, 2), (0, 0))
     assert_the_same(*models("conddec_rnnatt", attention_history="state+coverage_gru"), updates=[(one,)] * 3)
 
@@ -338,7 +338,7 @@ def test_copies_of_a_model_have_no_graphs():
 
 
 def test_aliases_of_fused_layers_stay_where_they_are(monkeypatch):
-    """On a GPU a layer of PyTorch's moves weights that it finds changed into memory of their own."""
+    """On a GPU, a layer of PyTorch moves weights that have changed into new memory."""
     flattened, own = [], nn.RNNBase.flatten_parameters
     layer = nn.Sequential(nn.GRU(3, 4))
     monkeypatch.setattr(nn.RNNBase, "flatten_parameters", lambda layer: flattened.append(layer) or own(layer))
@@ -352,7 +352,7 @@ def test_aliases_of_fused_layers_stay_where_they_are(monkeypatch):
 
 
 def test_hooks_of_several_processes(tmp_path):
-    """Those of PyTorch's own data parallelism, which waits for each parameter's gradient."""
+    """PyTorch's data parallelism has hooks that wait for each parameter's gradient."""
     distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
     try:
         replayed, plain = models("bridge_direct", dropout=0.3)
@@ -373,7 +373,7 @@ def test_hooks_of_several_processes(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*VARIANTS, *COMPOSED, *OPTIONS])
 def test_no_step_waits_for_its_values(name):
-    """Tensors without values know no ``item()`` and no shape that depends on them; nor do captures."""
+    """Tensors without values have no ``item()`` and no shapes that depend on values, as in captures."""
     model = build("dl4mt" if name in OPTIONS else name, **OPTIONS.get(name, DROPPED))
     encoded = model.train().encoder(*FIRST[:2])
     mode = FakeTensorMode()
@@ -397,7 +397,7 @@ def detached(entries):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*VARIANTS, *COMPOSED])
 def test_padded_batches_are_the_same(name):
-    """What ``--required-seq-len-multiple 4`` pads, on the left of the source and on the right of the target."""
+    """``--required-seq-len-multiple 4`` adds padding on the left of the source and on the right of the target."""
     model = build(name, scale=0.3, dropout=0.0).double().train()
     source, lengths, previous = batch((5, 3, 1), (4, 6, 2))
     more = [-sample.size(1) % 4 for sample in (source, previous)]

@@ -1,4 +1,4 @@
-"""What examples of parts from outside need of the package, and what they compute."""
+"""Examples of parts outside of the package: what they compute, and what they need from the package."""
 
 import contextlib
 import json
@@ -41,14 +41,14 @@ GUESTS = "mixture_attention", "sru", "mixture_of_softmaxes"
 
 @pytest.fixture(scope="module")
 def guests():
-    """The packages of all, by name; fairseq enters a criterion once."""
+    """The packages of all examples, by name; fairseq registers a criterion only once."""
     with contextlib.ExitStack() as stack:
         yield {name: stack.enter_context(outside(EXTEND / name)) for name in GUESTS}
 
 
 @pytest.fixture(scope="module")
 def trained(data, tmp_path_factory):
-    """Trains a guest for three updates, once."""
+    """A function that trains an example for three updates, once, and returns the checkpoint."""
     folder = tmp_path_factory.mktemp("guests")
 
     def train(name, *options):
@@ -83,7 +83,7 @@ def test_train_and_translate(name, data, trained):
 
 
 def test_mixture_attention(guests):
-    """By loops over steps, positions and bells; the state that attention reads is this step's, after the first cell."""
+    """Weights equal loops over steps, positions and bells; attention reads this step's state, after the first cell."""
     model = build("mixture_attention", scale=0.5).eval()
     transition = model.decoder.network.transition
     history, queries = transition.attention.histories["mixture"], []
@@ -106,7 +106,7 @@ def test_mixture_attention(guests):
 
 
 def test_sru(guests):
-    """By loops over steps and units."""
+    """States equal loops over steps and units."""
     torch.manual_seed(1)
     cell = guests["sru"].SRU({"x": 3}, 4)
     for parameter in cell.parameters():
@@ -130,7 +130,7 @@ def test_sru(guests):
 
 
 def test_mixture_of_softmaxes(guests):
-    """By loops over words and softmaxes; the criterion takes the entropy of the mixture from the loss."""
+    """Predictions equal loops over words and softmaxes; the criterion subtracts the entropy of the mixture."""
     package = guests["mixture_of_softmaxes"]
     model = build("mixture_of_softmaxes", scale=0.5).eval()
     readout, vocabulary = model.decoder.network.readout, model.decoder.output_projection
@@ -176,7 +176,7 @@ def test_what_cells_without_a_recurrent_product_are_refused_for(guests):
 
 
 def test_weights_that_do_not_add_up(guests, data, trained, tmp_path):
-    """Links and scaled pictures are there; what reads probabilities says which normalizer gives none."""
+    """Links and scaled pictures work; subcommands that read probabilities name the normalizer that gives none."""
     with pytest.raises(
         ConfigurationError, match="--copying needs attention weights .* --attention-normalizer exponential"
     ):
@@ -227,7 +227,7 @@ SEEN = []
 
 
 def test_what_a_history_and_a_window_read(guests):
-    """This step's query and, in next, its state; a window carries what it likes, and a beam reorders it."""
+    """A history reads this step's query and, in next, its state; a window may carry tensors, which a beam reorders."""
     with outside(EXTEND / "sru"):
 
         @register_history("looking")
@@ -240,7 +240,7 @@ def test_what_a_history_and_a_window_read(guests):
 
         @register_window("walking")
         class Walking(Window):
-            """At most one position beyond the one most looked at so far."""
+            """Shows at most one position beyond the last one with the highest weight so far."""
 
             def start(self, memory):
                 return {"reached": memory.positions[:, 0] * 0}  # B
@@ -265,7 +265,7 @@ def test_what_a_history_and_a_window_read(guests):
                 weights = model(source, lengths, previous)[1]["attn"][0]
             (query, none), (again, hidden, before) = SEEN[:2]
             assert none is None and query.equal(again) and not hidden.equal(before)
-            assert SEEN[3][2].equal(hidden)  # what this step leaves is what the next one finds
+            assert SEEN[3][2].equal(hidden)  # the next step finds the state that this step leaves
             assert hidden.equal(query) == (name == "ava") and not query.equal(before)
             reached = torch.zeros(len(source))
             for step in weights.unbind(1):
@@ -277,12 +277,12 @@ def test_what_a_history_and_a_window_read(guests):
 
 
 def test_attention_that_reads_earlier_steps_is_stepped(guests):
-    """All steps of this decoder attend at once, but not with a window that has a state, or a score that reads one."""
+    """This decoder attends in all steps at once, but not if a window has a state, or if a score reads one."""
     with outside(EXTEND / "sru"):
 
         @register_window("once")
         class Once(Window):
-            """It shows where no earlier step has looked most."""
+            """Shows the positions that had the highest weight in no earlier step."""
 
             def start(self, memory):
                 return memory.padding_mask & False  # B x S
@@ -290,7 +290,7 @@ def test_attention_that_reads_earlier_steps_is_stepped(guests):
             def look(self, past):
                 seen = grouped(past.carried, past.memory.padding_mask)
                 hidden = past.memory.padding_mask.unsqueeze(1)
-                left = ~(seen | hidden).all(2, keepdim=True)  # the whole sentence once all was seen
+                left = ~(seen | hidden).all(2, keepdim=True)  # the full sentence if all was seen
                 return hidden | (seen & left), None
 
             def next(self, past, weights, hidden):
@@ -310,7 +310,7 @@ def test_attention_that_reads_earlier_steps_is_stepped(guests):
 
 
 def test_terms_of_attention(guests):
-    """Of all steps, whether they are recomputed or not, and of both levels; a name that is taken is refused."""
+    """Terms are of all steps, also recomputed ones, and of both levels; a name that exists is refused."""
     with outside(EXTEND / "sru"):
 
         @register_score("telling")
@@ -340,7 +340,7 @@ def test_terms_of_attention(guests):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_weights_are_float32_whatever_a_score_returns(dtype, guests):
-    """As the page says; histories that add them up would round otherwise."""
+    """The page says so; histories that add weights up would otherwise round."""
     with outside(EXTEND / "sru"):
 
         @register_score("rounded")
@@ -354,7 +354,7 @@ def test_weights_are_float32_whatever_a_score_returns(dtype, guests):
 
 @pytest.mark.parametrize("operation, holds", [("*", True), ("/", False)])
 def test_a_normalizer_multiplies_by_a_learned_number(operation, holds, guests):
-    """As the page says: a quotient of the lowest number overflows, and its gradient is no number."""
+    """The page says so: a quotient of the lowest number overflows, and its gradient is NaN."""
     with outside(EXTEND / "sru"):
 
         @register_normalizer("learned")
@@ -372,7 +372,7 @@ def test_a_normalizer_multiplies_by_a_learned_number(operation, holds, guests):
 
 
 def test_what_only_a_term_reads_gets_a_gradient(guests):
-    """Of zero, where the loss does not read the term: several processes wait for every gradient."""
+    """The gradient is zero if the loss does not read the term: several processes wait for every gradient."""
     with outside(EXTEND / "sru"):
 
         @register_readout("telling")
@@ -390,7 +390,7 @@ def test_what_only_a_term_reads_gets_a_gradient(guests):
 
 
 def test_a_criterion_of_its_own(guests, data, trained, tmp_path):
-    """The command line and hydra's file take it, unless they name another; one that is nowhere is refused at once."""
+    """The command line and hydra's file take it, unless they name another one; an unknown one is refused at once."""
 
     def criterion(path):
         return torch.load(path, weights_only=True)["cfg"]["criterion"]["_name"]
@@ -426,7 +426,7 @@ def test_a_criterion_of_its_own(guests, data, trained, tmp_path):
     ],
 )
 def test_a_criterion_of_its_own_by_hydra(given, expected, data, tmp_path):
-    """What follows the name in the file is taken where the criterion has it."""
+    """Options of the file's criterion are taken if this criterion has them."""
     folder = EXTEND / "mixture_of_softmaxes"
     small = [f"model.{side}_{width}=16" for side in ("encoder", "decoder") for width in ("embed_dim", "hidden_size")]
     corpus.run(

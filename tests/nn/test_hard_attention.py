@@ -21,7 +21,7 @@ def readout_of(model):
 
 
 def seen_by_readout(model, *sentences):
-    """Log-probabilities, attention, and what the readout reads: ``h_i``, ``y_{i-1}`` and ``s_j``."""
+    """Return log-probabilities, attention, and what the readout reads: ``h_i``, ``y_{i-1}`` and ``s_j``."""
     readout, seen = model.decoder.network.readout, {}
     for name in ("hidden", "target", "context"):
         part = getattr(readout, name)
@@ -33,7 +33,7 @@ def seen_by_readout(model, *sentences):
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ARCHS)
 def test_marginals_are_sums_over_all_alignments(arch):
-    """Of a sentence's words, and of where each comes from, given the words before it."""
+    """Marginals are those of a sentence's words, and of each word's source position, given the words before it."""
     model = build(arch, scale=1.0, **({"part_args": {arch: {"reach": 2}}} if arch == "hard_monotone" else {})).double()
     source, lengths, previous = batch((3, 1, 4), (3, 3, 3))
     with torch.no_grad():
@@ -47,7 +47,7 @@ def test_marginals_are_sums_over_all_alignments(arch):
 
     def transition(row, i, before, j, real):
         if arch == "hard_attention":
-            return attention[row, i, j]  # of the plain score, which other tests hold to its equation
+            return attention[row, i, j]  # other tests compare the plain score with its equation
         energies = readout.jump(hidden[row, i]) + readout.jump_from(annotations[row, before])
         reached = [d for d in range(3) if before + d in real]
         return torch.softmax(energies[reached], 0)[reached.index(j - before)] if j - before in reached else 0.0
@@ -68,7 +68,7 @@ def test_marginals_are_sums_over_all_alignments(arch):
                             probability = probability * emission(row, i, j)[previous[row, i + 1]]
                     sums[steps - 1, 0] += probability
             given = torch.cat([torch.ones(1).double(), sums[:-1, 0]])  # P(y_1..y_{i-1})
-            if arch == "hard_monotone":  # the other's are summed themselves
+            if arch == "hard_monotone":  # the other one's attention is part of the sums
                 torch.testing.assert_close(attention[row], sums[:, 1:] / given.unsqueeze(1))
             followed = logs[row, :3].gather(1, previous[row, 1:].unsqueeze(1)).squeeze(1)
             torch.testing.assert_close(followed.cumsum(0).exp(), sums[:3, 0])
@@ -76,7 +76,7 @@ def test_marginals_are_sums_over_all_alignments(arch):
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_marginals_copy(arch):
-    """``--copying`` around a readout that predicts by itself: by the weights that it gives, step by step as at once."""
+    """``--copying`` uses the marginal weights that such a readout returns, step by step and at once."""
     model = build(arch, scale=1.0, copying=True).double().eval()
     plain = build(arch, scale=1.0).double().eval()
     plain.load_state_dict(
@@ -107,7 +107,7 @@ def test_marginals_copy(arch):
 
 
 def test_monotone_attention_never_goes_back():
-    """Nor further at once than it reaches: what it looks at moves by 0 to ``reach`` tokens a step."""
+    """Monotone attention moves by 0 to ``reach`` tokens per step."""
     model = build("hard_monotone", scale=1.0, part_args={"hard_monotone": {"reach": 1}}).eval()
     source, lengths, previous = batch((6, 2), (5, 5))
     with torch.no_grad():
@@ -162,7 +162,7 @@ def test_recomputed_emissions_drop_out_the_same(arch, monkeypatch):
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_training_keeps_no_emissions_of_many_words(arch, monkeypatch):
-    """Nothing of the size of sentences x source x vocabulary is kept, not even of one step."""
+    """No tensor of the size sentences x source x vocabulary is kept, not even for one step."""
     monkeypatch.setattr(hard_attention, "BLOCK", 1)
     task, kept = Task(target=dictionary(1000)), []
     model, sentences = build(arch, task, decoder_out_embed_dim=6), batch((9, 5), (2, 2))
@@ -193,7 +193,7 @@ def test_what_hard_attention_has_no_part_in():
 
 
 def test_parameters_are_called_as_before_they_were_the_package_s():
-    """In an example, whose checkpoints load."""
+    """The models were in an example before, whose checkpoints still load."""
     readout = build("hard_monotone", part_args={"hard_monotone": {"reach": 2}}).decoder.network.readout
     names = {name.partition(".")[0] for name, _ in readout.named_parameters()}
     assert names == {"hidden", "target", "context", "jump", "jump_from"} and len(readout.jump.bias) == 3
@@ -201,7 +201,7 @@ def test_parameters_are_called_as_before_they_were_the_package_s():
 
 @pytest.mark.commands
 def test_train_and_translate_hard_monotone(data, tmp_path):
-    """Beam search finds the scores that the model gives to its translations, through copies of its checkpoint alone."""
+    """A training ends, and beam search translates with alignments."""
     corpus.run("fairseq-train", *corpus.train_arguments(data, tmp_path, "--max-update", 20, arch="hard_monotone"))
     common = [data, "--user-dir", corpus.USER_DIR, "--path", tmp_path / "checkpoint_last.pt", "--cpu"]
     output = corpus.run("fairseq-generate", *common, "--beam", 4, "--print-alignment").stdout

@@ -1,6 +1,6 @@
-"""On a GPU time is launches: how many there are, and that what saves some computes the same.
+"""Launches determine the time on a GPU: how many there are, and that ways to save some compute the same.
 
-There is no GPU here: :mod:`kernels` takes a CPU for one.
+There is no GPU here: :mod:`kernels` simulates one on a CPU.
 """
 
 import contextlib
@@ -47,7 +47,7 @@ FUSED = {
 
 @pytest.mark.parametrize("name", FUSED)
 def test_fused_cells_are_the_cells(name, monkeypatch):
-    """Outputs and gradients, and which cells step so: those with exactly the equations of PyTorch's."""
+    """Outputs and gradients are equal, and fused are only cells with exactly the equations of PyTorch's cells."""
     model, used = build(name, scale=0.5).double().train(), set()
     expected = gradients(model)
     for kind, kernel in fused.KERNELS.items():
@@ -60,7 +60,7 @@ def test_fused_cells_are_the_cells(name, monkeypatch):
 
 
 def test_a_cell_that_derives_from_a_plain_one_computes_as_it_says(monkeypatch):
-    """Whatever it changes, and the package's own that derive from the GRU."""
+    """Derived cells are never fused, neither a user's nor the package's."""
 
     class Doubled(cells.GRUCell):
         def step(self, inputs, recurrent, previous):
@@ -100,7 +100,7 @@ def test_second_derivatives_of_fused_cells(kind, monkeypatch):
 @pytest.mark.skipif(TORCH < (2, 4), reason="gradients are deferred with torch 2.4 and later")
 @pytest.mark.parametrize("name", ["rnnsearch", "dl4mt", "ava", "adaptive_both"])
 def test_gradients_are_deferred_in_graphs(name, monkeypatch):
-    """On a GPU elsewhere they are not."""
+    """On a GPU, gradients are deferred only in graphs."""
     model, noted, add = build(name, scale=0.5).double().train(), [], deferred.Notes.add
     kernels.on_gpu(monkeypatch)
     monkeypatch.setattr(deferred.Notes, "add", lambda notes, *factors: noted.append(notes) or add(notes, *factors))
@@ -112,7 +112,7 @@ def test_gradients_are_deferred_in_graphs(name, monkeypatch):
 
 
 def launches(decode, lengths=(4, 12)):
-    """Forward and backward per step, as the difference between two numbers of steps."""
+    """Return the launches of a step, forward and backward, from the difference between two numbers of steps."""
     found = []
     for steps in lengths:
         with kernels.Launches() as counted:
@@ -142,7 +142,7 @@ MOST = {"rnnsearch": 31, "dl4mt": 38, "recatt": 35, "ava": 58, "adaptive_both": 
 @counted
 @pytest.mark.parametrize("name", MOST)
 def test_launches_of_a_decoder_step(name, monkeypatch):
-    """Forward and backward, within a graph."""
+    """A step, forward and backward, has at most this number of launches in a graph."""
     kernels.on_gpu(monkeypatch)
     found = per_step(name)
     assert found <= MOST[name]
@@ -151,9 +151,9 @@ def test_launches_of_a_decoder_step(name, monkeypatch):
 
 @counted
 def test_launches_of_stock_lstm(monkeypatch):
-    """What the others are compared with, without its two dropouts."""
+    """The stock lstm's number of launches, without its two dropouts, is the reference for the other models."""
 
-    def cell(self, inputs, state):  # as PyTorch has it on a GPU
+    def cell(self, inputs, state):  # PyTorch's cell on a GPU
         products = inputs @ self.weight_ih.T, state[0] @ self.weight_hh.T
         return kernels.aten._thnn_fused_lstm_cell(*products, state[1], self.bias_ih, self.bias_hh)[:2]
 
@@ -177,7 +177,7 @@ def waits(function, *arguments):
 
 @counted
 def test_encoders_wait_at_most_once(monkeypatch):
-    """For lengths, which cuDNN has to know; a hierarchical encoder for those of characters and words, and for W."""
+    """cuDNN waits for lengths; a hierarchical encoder waits for those of characters and words, and for W."""
     kernels.on_gpu(monkeypatch)
     models = {name: build(name) for name in ("rnnsearch", "adaptive_both", "ava")}
     found = {name: waits(model.encoder, batch()[0], None) for name, model in models.items()}
@@ -194,12 +194,12 @@ def memory(sentences):
     ([0, 0, 0, 1, 1, 1], 1, True),  # its start
     ([2, 3, 3], 2, False),  # of unequal numbers
     ([2, 3], 2, False),  # a sentence has left
-    ([2, 3, 0, 1], 2, False),  # as nobody asks for
+    ([2, 3, 0, 1], 2, False),  # an order that no search has
     ([0, 2, 1, 3], 2, False),
     ([1, 1, 0, 0], 1, False),
 ])  # fmt: skip
 def test_the_memory_serves_the_rows_that_are_left(order, hypotheses, same):
-    """It waits for a GPU once in a search, and is the same as long as all sentences are there."""
+    """The memory waits for a GPU once per step, and is the same object as long as no sentence has left."""
     kept, order = memory(2), torch.tensor(order)
     served = serve(kept, hypotheses, order)
     assert (served is kept) == same
@@ -265,7 +265,7 @@ def test_steps_that_read_earlier_ones_are_not(kind):
 
 
 def test_a_users_attention_and_window_are_asked_at_every_step():
-    """They may read of the past whatever they like."""
+    """A user's part may read anything of earlier steps."""
     own = build("gnmt_v2").decoder.network.transition
     assert own.independent
 
@@ -284,7 +284,7 @@ def test_a_users_attention_and_window_are_asked_at_every_step():
 
 @pytest.mark.parametrize("name", ["gnmt_v2", "ava_deep"])
 def test_no_energies_of_all_steps_are_kept(name):
-    """The largest tensor of attention, ``B x T x S x A``, is there for a block of sentences and not kept."""
+    """The largest tensor of attention, ``B x T x S x A``, exists for a block of sentences only, and is not kept."""
     kept = []
     keep = (lambda tensor: kept.append(tensor.dim()) or tensor), (lambda same: same)
     with torch.autograd.graph.saved_tensors_hooks(*keep):
@@ -293,7 +293,7 @@ def test_no_energies_of_all_steps_are_kept(name):
 
 
 def test_a_layer_is_one_call_for_all_steps(monkeypatch):
-    """Of cuDNN, on a GPU, where layers above the transition and the cell in it are equal."""
+    """On a GPU, each layer above the transition, and the cell in it, is one call of cuDNN."""
     model, calls, own = build("gnmt_v2"), [], torch._VF.lstm
     source, lengths, previous = batch()
     encoder_out = model.encoder(source, src_lengths=lengths)
@@ -304,7 +304,7 @@ def test_a_layer_is_one_call_for_all_steps(monkeypatch):
 
 
 def test_attention_at_once_is_in_blocks_of_sentences_on_a_gpu_as_well(monkeypatch):
-    """Else the energies of all steps would need the memory of that many steps."""
+    """Otherwise the energies of all steps of all sentences would be in memory at once."""
     kernels.on_gpu(monkeypatch)
     model, largest = build("gnmt_v2", scale=0.5), []
     tanh = additive.tanh_product

@@ -1,4 +1,4 @@
-"""Layers under PyTorch's own tools, which hold parameters elsewhere or make a layer's weights of them."""
+"""Layers with PyTorch's tools that store parameters elsewhere, or compute a layer's weights from them."""
 
 import copy
 import pickle
@@ -43,7 +43,7 @@ def test_tools_that_make_a_weight_of_others(layer, tool):
         output, _ = model(*batch())
         grads = torch.autograd.grad(output.square().sum(), made)
         assert all(grad.abs().sum() > 0 for grad in grads)
-        for hook in own._forward_pre_hooks.values():  # a copy that drops out has called its own
+        for hook in own._forward_pre_hooks.values():  # with dropout, a copy has called its hooks
             hook(own, ())
         held = getattr(own, weight).detach()
         with torch.no_grad():
@@ -56,7 +56,7 @@ def test_tools_that_make_a_weight_of_others(layer, tool):
 
 @pytest.mark.parametrize("name", ["rnnsearch", "gnmt", "adaptive_both", "ava"])
 def test_functional_call(name):
-    """Of other parameters, outputs and gradients are those of a model that has them."""
+    """With other parameters, outputs and gradients are those of a model that has them."""
     model, other = build(name, scale=0.5, seed=1), build(name, scale=0.5, seed=2)
     before = {name: parameter.clone() for name, parameter in model.named_parameters()}
     given = dict(other.named_parameters())
@@ -96,7 +96,7 @@ def test_reading_a_layers_cells_changes_nothing(name):
     for layer in (part for part in model.modules() if hasattr(part, "all_weights")):
         first, own = layer.cells[0].recurrent, layer.weight_hh_l0
         assert first.weight is own
-        del layer.weight_hh_l0  # as tools do that hold it elsewhere
+        del layer.weight_hh_l0  # as tools do that store it elsewhere
         layer.weight_hh_l0 = torch.zeros_like(own).detach()
         assert first.weight is own and not layer.cells[0].recurrent.weight.any()
         del layer.weight_hh_l0

@@ -49,7 +49,7 @@ def double(*shape):
 @pytest.mark.slow
 @pytest.mark.parametrize("hypotheses", [1, 2])
 def test_gradient_of_the_energies(hypotheses, monkeypatch):
-    """The backward pass computes what is between again, and is the plain equation's."""
+    """The backward pass recomputes intermediate values, and equals that of the plain equation."""
     monkeypatch.setattr(fast_energies, "BLOCK", 24)  # two sentences
     inputs = double(3, hypotheses, 3), double(3, 4, 3), double(3)
     features = double(3, hypotheses, 4, 2), double(3, 2), double(3, hypotheses, 4, 1), double(3, 1)
@@ -171,7 +171,7 @@ def test_adaptive_gru_equals_the_plain_one_where_it_must():
 
 
 def test_released_adaptive_gru_by_number():
-    """A state, a context and biases of one number each, as weighted-nmt computes its second step from them."""
+    """One number each for the state, the context and the biases gives the second step of weighted-nmt."""
     cell = ReleasedAdaptiveGRUCell({"context": 1}, 1).double()
     sigmoid = lambda x: 1 / (1 + math.exp(-x))  # noqa: E731
     C, U, b = [0.5, -0.3, 0.8, 0.2], [-0.4, 0.6, 0.7, -0.9], [0.1, -0.2, 0.3, 0.4]  # of r, z, h~ and g
@@ -187,7 +187,7 @@ def test_released_adaptive_gru_by_number():
 
 
 def test_further_cells_that_keep_the_state_are_none():
-    """With z = 1 the cells that read only the state hand it on."""
+    """With z = 1, the cells that read only the state do not change it."""
     plain, deep = (Layers(GRUCell, 3, 4, 2, bidirectional=2, depth=depth) for depth in (1, 3))
     with torch.no_grad():
         for layer, deeper in zip(plain.layers, deep.layers):
@@ -206,7 +206,7 @@ def test_further_cells_that_keep_the_state_are_none():
 @pytest.mark.parametrize("kind", ["source", "target"])
 @pytest.mark.parametrize("cell", [GRUCell, AdaptiveGRUCell])
 def test_an_open_context_gate_is_none(cell, kind, read):
-    """With z = 1 what it scales is as it was."""
+    """With z = 1, the gate changes nothing."""
     widths = dict.fromkeys(read, 3)
     plain, gated = cell(widths, 4), ContextGatedCell(cell, kind, widths, 4)
     with torch.no_grad():
@@ -239,7 +239,7 @@ def test_adaptive_output_equals_the_plain_one_where_it_must():
 
 
 def test_attention_by_hand():
-    """Equal energies average the real annotations; padding has no share even where its key is larger."""
+    """Equal energies average the real annotations; padding has no weight although its key is larger."""
     attention = AdditiveAttention(Widths(hidden=1, annotation=1, attention=1))
     with torch.no_grad():
         attention.query.weight.zero_()
@@ -260,7 +260,7 @@ ONE_HEAD = {"value.weight": torch.eye(6), "output.weight": torch.eye(6)}
 
 
 def test_one_head_without_projected_values_equals_scaled():
-    """With W_v = W_o = 1; in search, too, where contexts are projected in another way."""
+    """With W_v = W_o = 1, one head equals the scaled score."""
     source, lengths, previous = batch()
     options = dict(encoder_hidden_size=3, attention_dim=6, attention_history="context+convolution+distance", scale=0.5)
     scaled = build("dl4mt", attention_score="scaled", **options).eval()
@@ -275,7 +275,7 @@ def test_one_head_without_projected_values_equals_scaled():
 
 
 def test_heads_are_offered_beside_their_mean():
-    """The first head, whose part of the query is zero, looks everywhere alike."""
+    """The weights of heads are returned with their mean; the first head, with a query of zero, is uniform."""
     model = build("rnnsearch", scale=0.5, attention_score="multihead", attention_heads=2, attention_dim=6).eval()
     with torch.no_grad():
         model.decoder.network.transition.attention.query.weight[:3] = 0
@@ -288,7 +288,7 @@ def test_heads_are_offered_beside_their_mean():
 
 
 def test_heads_of_two_levels_are_those_of_the_lower():
-    """The weights that are their mean are the lower level's, too."""
+    """Their mean is the lower level's weights."""
     heads = dict(attention_score="multihead", attention_heads=2, attention_dim=6, attention_via_dim=6)
     model = build("dl4mt", scale=0.5, attention_via=True, encoder_layers=2, **heads).eval()
     _, extra = model(*batch())
@@ -297,7 +297,7 @@ def test_heads_of_two_levels_are_those_of_the_lower():
 
 
 class Doubled(AdditiveAttention):
-    """A score with a context of its own."""
+    """A score with another context."""
 
     def forward(self, *given):
         attended = super().forward(*given)
@@ -306,7 +306,7 @@ class Doubled(AdditiveAttention):
 
 @pytest.mark.parametrize("kind", [AdditiveAttention, Doubled, MultiHeadAttention])
 def test_a_guide_reads_the_context_of_the_upper_level(kind):
-    """This holds where that is no average of annotations, too."""
+    """The guide also reads a context that is no average of annotations."""
     upper, lower = kind(WIDTHS._replace(attention=8)), AdditiveAttention(WIDTHS._replace(guide=6))
     initialise(both := AttentionViaAttention(upper, lower), Scheme(deviation=1.0))
     values, padding = torch.randn(2, 3, 6), torch.tensor([[True, False, False], [False] * 3])
@@ -322,7 +322,7 @@ def test_a_guide_reads_the_context_of_the_upper_level(kind):
 
 @pytest.mark.parametrize("kind", ["softmax", "sparsemax", "entmax"])
 def test_weights_of_extreme_energies(kind):
-    """They add up to 1, and padding has none however low the other energies are."""
+    """Weights add up to 1, and padding has none, even if the other energies are low."""
     energies = torch.tensor([[[1e30, -1e30, 5.0]], [[-1e30, -2e30, 9.0]], [[0.5, 0.5, 0.5]]])
     unseen = torch.tensor([[[False, False, True]]])
     expected = torch.tensor([[[1.0, 0.0, 0.0]], [[1.0, 0.0, 0.0]], [[0.5, 0.5, 0.0]]])
@@ -330,7 +330,7 @@ def test_weights_of_extreme_energies(kind):
 
 
 def test_temperature():
-    """1 is the plain softmax, half of it that of twice the energies."""
+    """A temperature of 1 gives the plain softmax, 1/2 that of twice the energies."""
     energies, unseen = torch.randn(2, 3, 5), torch.zeros(2, 1, 5, dtype=torch.bool)
     assert NORMALIZERS["softmax"](1.0)(energies, unseen).equal(energies.softmax(-1))
     torch.testing.assert_close(NORMALIZERS["softmax"](0.5)(energies, unseen), (2 * energies).softmax(-1))
@@ -376,13 +376,13 @@ def test_a_soft_bridge_moves_attention():
 
 
 def test_a_soft_bridge_is_of_the_type_of_the_embeddings():
-    """Attention is float32."""
+    """The bridge's attention is float32, but its output has the type of the embeddings."""
     bridge, padding = DirectBridge(3, 4, soft=True).bfloat16(), torch.zeros(2, 5, dtype=torch.bool)
     assert bridge(torch.rand(2, 5, 3).bfloat16(), torch.rand(2, 2, 5), padding).dtype == torch.bfloat16
 
 
 def test_the_most_attended_word_is_never_padding():
-    """The first of equals, also where every weight is 0, as those of the window of Graves 2013 may be."""
+    """The first of equally attended words is taken, also if all weights are 0, as with the window of Graves 2013."""
     padding, words = torch.tensor([[True, False, False]]), torch.tensor([[[7.0], [8.0], [9.0]]])
     weights = torch.tensor([[[0, 0.2, 0.8], [0, 0.5, 0.5], [0, 0, 0]]])
     assert most_attended(words, weights, padding).flatten().tolist() == [9, 8, 8]
@@ -405,7 +405,7 @@ def test_encoder_is_the_same_whichever_side_the_padding_is_on(kind, layers):
 
 
 def test_segments_start_at_the_first_real_character():
-    """A segment's weight is shared by its real characters; what does not belong to the sentence changes nothing."""
+    """A segment's weight is shared by its real characters; padding changes nothing."""
     encoder = BidirectionalEncoder(Layers(GRUCell, 6, 5, 1, bidirectional=1), torch.nn.Identity())
     encoder = ConvolutionalEncoder(3, [2, 0, 4], 2, 1, encoder)
     embedded = torch.randn(2, 5, 3)
@@ -421,7 +421,7 @@ def test_segments_start_at_the_first_real_character():
 
 
 def test_initial_values_of_the_convolutional_encoder():
-    """The authors': convolutions as wide as their inputs are few, and highways that carry at first."""
+    """As in the authors' code, convolutions have bounds by the number of inputs, and highways carry at first."""
     encoder = build("rnnsearch", encoder_type="convolutional", encoder_filters="0-0-0-900").encoder.network
     (convolution,), highway = encoder.convolutions, encoder.highways[0]
     bound = (6 * 4) ** -0.5
@@ -431,7 +431,7 @@ def test_initial_values_of_the_convolutional_encoder():
 
 @pytest.mark.parametrize("name", ["coverage", "fertility", "coverage_gru"])
 def test_coverage_that_nothing_reads_changes_nothing(name):
-    """V = 0 is plain attention."""
+    """With V = 0, attention is plain attention."""
     plain, covered = build("rnnsearch", scale=0.5), build(name, scale=0.5)
     covered.load_state_dict(plain.state_dict(), strict=False)
     expected, found = (model.eval()(*batch())[0] for model in (plain, covered))
@@ -455,7 +455,7 @@ def test_what_was_covered_is_the_sum_of_the_weights_and_zero_at_padding():
 
 
 def test_steps_are_counted_beyond_what_bfloat16_can_count():
-    """Windows read their number; 256 + 1 is 256 there."""
+    """Windows read the number of steps; in bfloat16, 256 + 1 is 256."""
     model = build("rnnsearch").bfloat16().eval()
     source, lengths, previous = batch(target_lengths=(299,) * 3)
     encoded = Encoded(**{key: value[0] for key, value in model.encoder(source, lengths).items() if value})
@@ -467,7 +467,7 @@ def test_steps_are_counted_beyond_what_bfloat16_can_count():
 
 @pytest.mark.parametrize("name", ["recatt", "hybridatt1", "hybridatt2", "coverage", "fertility"])
 def test_no_large_tensor_is_kept(name):
-    """Nothing of batch x source x width is saved for the backward pass by each step (beside what all share)."""
+    """No step saves a tensor of batch x source x width for the backward pass, except those that all steps share."""
     model = build(name, attention_dim=32, encoder_hidden_size=16)
     source, lengths, previous = batch(lengths=(30, 29, 28), target_lengths=(25, 20, 10))
     large = 3 * 31 * 32

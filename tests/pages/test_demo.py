@@ -1,4 +1,4 @@
-"""The demo's trainings, and its end on stages that are there: what it reads, draws and scores."""
+"""The demo's trainings, and its last part with finished stages: what it reads, draws and scores."""
 
 import os
 import shutil
@@ -41,7 +41,7 @@ def interrupt(*ignored):
 
 @pytest.fixture
 def training(tmp_path, monkeypatch):
-    """A folder for a training, in which a program runs that leaves its number and tells its progress."""
+    """A folder for a training by a program that logs its process id, its threads and its progress."""
     program = tmp_path / "train"
     program.write_text(f"""#!{sys.executable}
 import os, sys, time
@@ -82,7 +82,7 @@ def test_an_interrupt_stops_the_training(training, monkeypatch):
 
 
 def running(folder):
-    """Whether the program in the folder is; it was waited for, if it is not."""
+    """Return whether the program in the folder is running; if not, it has been waited for."""
     try:
         os.kill(int((folder / "train.log").read_text().split()[0]), 0)
     except ProcessLookupError:

@@ -1,5 +1,5 @@
 """The shell and Python blocks of the README and of ``docs/`` run as they are printed, with trainings of two updates and
-translations of ten words. Commands of all pages, also those that are not run, name what there is."""
+translations of ten words. Commands of all pages, also those that are not run, use existing names."""
 
 import argparse
 import dataclasses
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.docs
 BLOCK = re.compile(
     r"(?P<skip><!-- not run: [^\n]+ -->\n)?^```(?P<language>bash|python)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
-# of check, but for what takes ten seconds a model, which test_extend.py tries
+# check's demands, except the one that takes ten seconds per model, which is in test_extend.py
 QUICK_DEMANDS = " ".join(name for name in DEMANDS if name != "exported")
 SHORT = {
     "fairseq-train": 'exec "$WARM/fairseq-train" "$@" --max-update 2',
@@ -37,8 +37,8 @@ SHORT = {
         esac
         {corpus.SHORT["fairseq-attnvariants"]}""",
 }
-CPU = re.compile(r"^\w+=.*?  # on a CPU: (.*)$", re.MULTILINE)  # a line for a GPU, and what it is without one
-# what a page takes from elsewhere
+CPU = re.compile(r"^\w+=.*?  # on a CPU: (.*)$", re.MULTILINE)  # a line for a GPU, and its value without one
+# files and variables that a page takes from elsewhere
 BEFORE = {
     "own-text": 'export ARCHS="rnnsearch recatt" SEEDS="1 2"',
     "strings": """
@@ -52,7 +52,7 @@ PAGES = sorted((ROOT / "docs").glob("*.md"))
 
 
 def blocks(page):
-    """The shell blocks of a page that are not marked otherwise; of Python blocks one is made."""
+    """Return the shell blocks of a page that are not marked; Python blocks are joined to one."""
     found = [match for match in BLOCK.finditer(CPU.sub(r"\1", page.read_text())) if not match["skip"]]
     python = "".join(match["text"] for match in found if match["language"] == "python")
     shell = [match["text"] for match in found if match["language"] == "bash"]
@@ -61,7 +61,7 @@ def blocks(page):
 
 @pytest.fixture(scope="module")
 def short(warm, tmp_path_factory):
-    """Runs a script in a folder; what it trains, it trains for two updates."""
+    """A function that runs a script in a folder, with trainings of two updates."""
     commands = tmp_path_factory.mktemp("short")
     for name, text in SHORT.items():
         (commands / name).write_text(f"#!/bin/sh\n{text}\n")
@@ -80,7 +80,7 @@ def short(warm, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def quickstart(short, tmp_path_factory):
-    """The folder in which the README's blocks ran, but for those that install."""
+    """The folder in which the README's blocks ran, except those that install."""
     folder = tmp_path_factory.mktemp("quickstart")
     for name in ("examples", "benchmarks", "models"):
         (folder / name).symlink_to(ROOT / name)
@@ -105,7 +105,7 @@ def test_every_picture_is_in_the_gallery():
 
 
 def test_options_are_each_in_one_group():
-    """On the site each has its help and an anchor there."""
+    """On the site, each option has its help and an anchor in its group."""
     paragraphs = (ROOT / "docs" / "options.md").read_text().split("\n\n")
     groups = [text for text in paragraphs if re.fullmatch(r"(`--[a-z-]+`,?\s*)+", text)]
     listed = [name for text in groups for name in re.findall("`(--.*?)`", text)]
@@ -141,7 +141,7 @@ TRIED = [
 
 @pytest.mark.parametrize("page", TRIED)
 def test_page(page, quickstart, short, tmp_path):
-    """The blocks of a page, one after the other, in a copy of the quickstart's folder."""
+    """The blocks of a page run one after the other in a copy of the quickstart's folder."""
     folder = tmp_path / "copy"
     shutil.copytree(quickstart, folder, symlinks=True)
     short("\n".join([BEFORE.get(page.stem, ""), *blocks(page)]), folder)
@@ -149,7 +149,7 @@ def test_page(page, quickstart, short, tmp_path):
 
 EVERY_PAGE = [path for path in ROOT.glob("*.md") if path.name != "CHANGELOG.md"]
 EVERY_PAGE += [page for name in ("docs", "examples", "benchmarks", "models") for page in (ROOT / name).rglob("*.md")]
-REST = r"((?:(?! -- )[^\n|;&)`])*)"  # of a command: not what it passes on
+REST = r"((?:(?! -- )[^\n|;&)`])*)"  # the rest of a command, without what it passes on
 COMMAND = re.compile(rf"fairseq-attnvariants ([a-z][a-z-]*){REST}")
 SCRIPT = re.compile(
     rf"(?:(?<=python )|(?<![\w/.$}}-])(?=\.{{1,2}}/|examples/|benchmarks/))([\w./-]+\.(?:sh|py))\b{REST}"
@@ -158,7 +158,7 @@ FLAG = re.compile(r"(?<=\s)--[a-z][a-z0-9-]*")
 
 
 def shell(text):
-    """The shell blocks and code spans of a page, a command on each line."""
+    """Return the shell blocks and code spans of a page, with a command on each line."""
     fences = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
     found = [block for language, block in fences.findall(text) if language in ("", "bash")]
     found += re.findall(r"`([^`\n]+)`", fences.sub("", text))
@@ -166,7 +166,7 @@ def shell(text):
 
 
 def unknown(page):
-    """The subcommands, flags, scripts, laboratory tasks, make targets that a page's commands name and nothing has."""
+    """Yield subcommands, flags, scripts, laboratory tasks and make targets in a page's commands that do not exist."""
     code = shell(page.read_text())
     for name, rest in COMMAND.findall(code):
         if name not in {**SUBCOMMANDS, **FOLDERS}:
@@ -174,11 +174,11 @@ def unknown(page):
             continue
         [subcommands] = [one for one in parser([name])._actions if isinstance(one, argparse._SubParsersAction)]
         described = subcommands.choices[name]
-        if not described.get_default("takes_others"):  # which are fairseq-train's
+        if not described.get_default("takes_others"):  # it passes on fairseq-train's options
             yield from (f"{name} {flag}" for flag in FLAG.findall(rest) if flag not in described._option_string_actions)
     unquoted = re.sub(r"'[^'\n]*'|\"[^\"\n]*\"", "", code)  # quotes hold another command's flags
     for name, rest in SCRIPT.findall(unquoted):
-        if name.startswith("package/"):  # which export writes
+        if name.startswith("package/"):  # export writes these
             continue
         found = [folder / name for folder in (page.parent, ROOT, ROOT / "examples") if (folder / name).is_file()]
         if not found:
@@ -205,7 +205,7 @@ def test_what_is_unknown(tmp_path):
 
 @pytest.mark.parametrize("page", EVERY_PAGE, ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_name_what_there_is(page):
-    """Also in blocks that are not run, as the gallery's."""
+    """This includes blocks that are not run, such as the gallery's."""
     assert [*unknown(page)] == []
 
 

@@ -1,4 +1,4 @@
-"""Examples of parts from outside the package: checked, trained, resumed and translated by ``--user-dir``."""
+"""Examples of parts outside of the package check, train, resume and translate by ``--user-dir``."""
 
 import ast
 import importlib
@@ -29,7 +29,7 @@ def test_the_page_shows_the_whole_file(folder):
 
 
 def test_what_the_examples_import_stays():
-    """The page lists it, and all that it lists is there."""
+    """The page lists all names that examples import, and all listed names exist."""
     page = (ROOT / "docs" / "extend.md").read_text().partition("## What stays")[2]
     rows = re.findall(r"^\| `(fairseq_attnvariants[\w.]*)` \| (.*) \|$", page, re.MULTILINE)
     listed = {(module, name) for module, cell in rows for name in re.findall(r"`(\w+)`", cell)}
@@ -42,7 +42,7 @@ def test_what_the_examples_import_stays():
 
 @pytest.mark.more
 def test_the_example_is_exported():
-    """The one demand that the page's own test leaves out."""
+    """The test of the page leaves out this demand."""
     check = "check", "--user-dir", COSINE, "--arch", "cosine_decay", "--demand", "exported"
     assert corpus.run("fairseq-attnvariants", *check).stdout.endswith("all hold\n")
 
@@ -57,7 +57,7 @@ def test_the_controls_are_exported():
 
 
 def test_the_controls():
-    """What is weighed starts doubled, with the same draws, and at g = 1/2 a step is the plain GRU's."""
+    """Weighted parameters start doubled, with the same random numbers, and with g = 1/2 a step is the plain GRU's."""
     with outside(DOUBLED) as package:
         found = []
         for kind in (AdaptiveGRUCell, package.DoubledGRUCell, package.DoubledCarryGRUCell):
@@ -92,7 +92,7 @@ def test_a_checkpoint_with_a_control_loads_with_its_folder(data, tmp_path):
 
 
 def test_a_cost(data):
-    """Attention that it costs to spread is sharper, and the cost is what the docstring says."""
+    """The cost of spread attention is the entropy that the docstring gives, and the criterion passes the check."""
     options = "--demand", "saved", "resumed", "--criterion", "sharp_attention"
     done = corpus.run("fairseq-attnvariants", "check", "--user-dir", SHARP, "--arch", "rnnsearch", *options)
     assert done.stdout.endswith("all hold\n")
@@ -109,14 +109,14 @@ def test_a_cost(data):
 
 @pytest.mark.parametrize("folder", sorted(EXTEND.glob("*/")), ids=lambda folder: folder.name)
 def test_an_example_alone_brings_the_architectures(folder):
-    """As the only ``--user-dir`` of stock fairseq, which has not imported the package before."""
+    """The example is the only ``--user-dir`` of stock fairseq, which has not imported the package before."""
     assert (
         "--attention-score" in corpus.run("fairseq-train", "--user-dir", folder, "--arch", "rnnsearch", "--help").stdout
     )
 
 
 def test_the_loss_of_the_page_learns(tmp_path):
-    """Its command as printed, on the quickstart's text, for three epochs: with a weight of 0.1 the loss is 2.9 then."""
+    """The printed command learns the quickstart's text in three epochs; a weight of 0.1 would give a loss of 2.9."""
     page = (ROOT / "docs" / "extend.md").read_text().replace("\\\n", "")
     [command] = re.findall(r"^fairseq-train (data-bin .*--criterion sharp_attention .*)$", page, re.MULTILINE)
     corpus.run("python", ROOT / "examples/laboratory/make_corpus.py", "quickstart", "toy", cwd=tmp_path)
@@ -131,7 +131,7 @@ def test_the_loss_of_the_page_learns(tmp_path):
 
 
 def test_train_resume_translate(data, tmp_path):
-    """A resumed training ends in the same bits, with a rate that the checkpoint keeps."""
+    """A resumed training ends in the same bits, with a rate of decay that the checkpoint stores."""
 
     def train(name, updates):
         arguments = corpus.train_arguments(data, tmp_path / name, "--max-update", updates, arch="cosine_decay")

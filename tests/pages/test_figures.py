@@ -1,6 +1,6 @@
-"""The figures of the pages: counted again where single seeds are recorded, and the same wherever they stand.
+"""The figures of the pages follow from recorded single seeds, and are the same on all pages.
 
-A figure that stands on several pages is marked as ``39.7<!--=name-->`` on each.
+A figure that is on several pages is marked as ``39.7<!--=name-->`` on each.
 """
 
 import csv
@@ -39,14 +39,14 @@ MARK = re.compile(r"([\d.,]+(?: ± [\d.,]+)?(?: %)?)\**<!--=([a-z0-9-]+)-->")
 
 
 def tables(text):
-    """The tables of a page, as lists of rows of cells."""
+    """Yield the tables of a page, as lists of rows of cells."""
     for lines in re.findall(r"(?:^\|.*\n)+", text, re.M):
         head, _, *rows = [[cell.strip() for cell in line.strip()[1:-1].split("|")] for line in lines.splitlines()]
         yield [head, *rows]
 
 
 def number(cell):
-    """The number that a cell begins with, and its last decimal place; None of another cell."""
+    """Return the number at the beginning of a cell and its last decimal place, or None if there is no number."""
     match = re.match(r"[+-]?\d+(?:\.(\d+))?", cell)
     return match and (float(match[0]), 10.0 ** -len(match[1] or ""))
 
@@ -69,13 +69,13 @@ EXPLAINED = re.compile(r"±\W* (?:is |\| ?)?(?:half the 95 % interval|the standa
 
 
 def test_every_plus_minus_is_explained():
-    """It has two meanings, a standard deviation and half an interval: each page says which, in the same words."""
+    """± means a standard deviation or half an interval: each page says which, in the same words."""
     texts = {page: " ".join(page.read_text().split()) for page in PAGES}
     printed = [page for page, text in texts.items() if re.search(r"\d ± \d", text)]
     assert printed and not [str(page) for page in printed if not EXPLAINED.search(texts[page])]
     heads = [rows[0] for rows in tables(FINDINGS.read_text()) if rows[0][-1].startswith("laboratory")]
     assert {head[-1] for head in heads} == {"laboratory, ± half the 95 % interval"}
-    for _, *cells, _task, _ in claims():  # all others of the page
+    for _, *cells, _task, _ in claims():  # all other ± of the page
         assert all("standard deviation" in cell for cell in cells if "±" in cell), cells
 
 
@@ -84,7 +84,7 @@ FINDINGS = ROOT / "examples" / "FINDINGS.md"
 
 
 def findings(columns):
-    """The rows of the findings' tables of so many columns, each with its heading first and its number last."""
+    """Yield rows of the findings' tables with ``columns`` columns; the heading comes first, the row's number last."""
     for paper, section in re.findall(r"^## ([^\n]*)\n(.*?)(?=^## )", FINDINGS.read_text(), re.M | re.S):
         for head, *rows in tables(section):
             if head[0] == "row" and len(head) == columns:
@@ -92,12 +92,12 @@ def findings(columns):
 
 
 def claims():
-    """The rows of the full tables."""
+    """Return the rows of the full tables."""
     return findings(7)
 
 
 def compared():
-    """Each comparison of findings.csv: its row, and what the row has of it, the pair of seeds first."""
+    """Yield, per comparison in findings.csv, its row, its pair of lists of seeds, and its figures."""
     for row in csv.DictReader((FINDINGS.parent / "findings.csv").read_text().splitlines()):
         columns = ("system_seeds", "baseline_seeds", "difference", "low", "high", "holm_p")
         for seeds, others, *figures in zip(*(row[name].split("; ") for name in columns)) if row["seeds"] else ():
@@ -106,7 +106,7 @@ def compared():
 
 
 def test_findings_of_three_seeds():
-    """Differences, intervals and Holm's p are what the single seeds make, and the recipes have these seeds."""
+    """Differences, intervals and Holm's p follow from the single seeds, and the recipes have these seeds."""
     found = [*compared()]
     pairs = [[[float(seed) for seed in seeds] for seeds in pair] for _, pair, _ in found]
     gains = [estimate([one - other for one, other in zip(*pair, strict=True)]) for pair in pairs]
@@ -126,7 +126,7 @@ def test_findings_of_three_seeds():
 
 
 def test_findings_have_the_verdict_of_their_comparisons():
-    """A row with several has that of the first in this order, and of the open ones as many seeds as decide all."""
+    """A row with several verdicts has the first one in ``order``; its seeds to decide are enough for all open ones."""
     found, of_row = [*compared()], defaultdict(list)
     for row, pair, _ in found:
         gains = [
@@ -161,7 +161,7 @@ def test_findings_are_counted_again(tmp_path, monkeypatch):
 
 
 def test_findings_follow_their_seeds(tmp_path, monkeypatch):
-    """Other seeds change the row, its verdict, the full table and the figures of the answer."""
+    """Other seeds change the row, its verdict, the full table, and the figures of the answer."""
     for name in ("findings.csv", "FINDINGS.md"):
         shutil.copy(FINDINGS.parent / name, tmp_path)
     monkeypatch.setattr(findings_py, "HERE", tmp_path)
@@ -194,7 +194,7 @@ def test_a_p_has_the_digits_that_tell_it_from_the_level_of_the_tests(p, printed)
 
 
 def test_a_difference_and_its_ends_have_no_minus_before_zero():
-    """If less of a measure is better, the row has the measured signs, and the lower end comes first."""
+    """If lower values of a measure are better, the row has the measured signs, and the lower end comes first."""
     gain = Estimate(3, 0.004, 0.5, 0.9)
     assert findings_py.ends(gain, "more", 2) == ["+0.00", "-0.50", "+0.50"]
     assert findings_py.ends(gain, "less", 2) == ["+0.00", "-0.50", "+0.50"]
@@ -202,7 +202,7 @@ def test_a_difference_and_its_ends_have_no_minus_before_zero():
 
 
 def test_a_row_with_several_comparisons_is_open_as_long_as_one_is():
-    """More seeds than it has are named, not fewer, which would have decided it if there were no difference."""
+    """The number of seeds to decide is above the number that it has; a lower one would already have decided it."""
     shown, wide, close = ([3.0, 3.1, 3.2], [-1.0, 0.2, 1.1], [-1.2, 2.2] * 20)
     compared = [Comparison(estimate(gains), 1) for gains in (shown, close)]
     row = {"difference": "0.0; 0.0", "better": "more", "figures": "+9.0 (+9.0 to +9.0), -9.0 (-9.0 to -9.0), 2 seeds"}
@@ -238,7 +238,7 @@ def test_findings_are_counted():
 
 
 def test_findings_answers():
-    """The answer of each paper has at most seven rows, all claims that are shown, and says what file and plan say."""
+    """Each paper's answer has at most seven rows, with all shown claims, and agrees with the file and the plan."""
     known = {row["id"]: row for row in csv.DictReader((FINDINGS.parent / "findings.csv").read_text().splitlines())}
     plan = (FINDINGS.parent / "captions" / "PLAN.md").read_text()
     planned = dict(re.findall(r"^\| (\w+-\d+) \|.*\| [^|\d]*(\d+)[^|]* \| (?:yes|later|no) \|$", plan, re.M))
@@ -257,7 +257,7 @@ def test_findings_answers():
 
 
 def test_findings_can_be_repeated():
-    """Under each table of answers are links for each of its rows, to sections that have commands."""
+    """Under each table of answers, each row has a link to a section with commands."""
     sections = re.findall(r"^## [^\n]*\n(.*?)(?=^## )", FINDINGS.read_text(), re.M | re.S)
     repeated = [
         known for section in sections for known in re.findall(r"^Commands of .*?(?=\n\n)", section, re.M | re.S)
@@ -299,7 +299,7 @@ def test_means_over_seeds(recipe):
 
 
 def test_attribution():
-    """Means over seeds, and differences from the first system with interval, p and verdict."""
+    """Means over seeds, and differences from the first system with interval, p and verdict, follow from the seeds."""
     page = (ROOT / "examples" / "attribution" / "README.md").read_text()
     measured = [rows for rows in tables(page) if rows[0][-1] == "verdict"]
     assert len(measured) == 2
@@ -320,7 +320,7 @@ def test_attribution():
 
 
 def laboratory():
-    """Of each measured task, by system: means over the dial, difference, half its interval, Holm's p, verdict."""
+    """Return, per task and system, means over the dial, the difference, half its interval, Holm's p and the verdict."""
     measured = {}
     page = (ROOT / "examples" / "laboratory" / "RESULTS.md").read_text()
     for task, section in re.findall(r"^### (\w+)\n(.*?)(?=^##)", page, re.M | re.S):
@@ -342,12 +342,12 @@ SEEDS = sorted((ROOT / "examples" / "laboratory" / "seeds").glob("*.csv"))
 
 
 def described(task):
-    """A task's file."""
+    """Return the content of a task's file."""
     return yaml.safe_load((ROOT / "examples" / "laboratory" / "tasks" / f"{task}.yaml").read_text())
 
 
 def recorded_comparisons(path):
-    """A task's recorded scores, by system, value and seed, and by system what the rule compares."""
+    """Return a task's recorded scores, by system, value and seed, and the comparisons of the rule, by system."""
     _, *rows = [row[:4] for row in csv.reader(path.read_text().splitlines())]
     scores = defaultdict(lambda: defaultdict(dict))
     for system, value, seed, score in rows:
@@ -366,7 +366,7 @@ def recorded_comparisons(path):
 
 @pytest.mark.parametrize("path", SEEDS, ids=lambda path: path.stem)
 def test_laboratory_seeds(path):
-    """What the recorded seeds of a task make is what its table says."""
+    """A task's table follows from its recorded seeds."""
     task, head = described(path.stem), path.read_text().splitlines()[0].split(",")
     dial, values = task["dial"].split("=")
     assert head[:4] == ["system", dial, "seed", task["measure"]]
@@ -384,7 +384,7 @@ def test_laboratory_seeds(path):
 
 
 def test_laboratory_directions():
-    """The table of words that are said sooner or later is what the recorded seeds make."""
+    """The table of words that come sooner or later follows from the recorded seeds."""
     scores = defaultdict(lambda: defaultdict(dict))
     for row in csv.DictReader((ROOT / "examples" / "laboratory" / "seeds" / "order.csv").read_text().splitlines()):
         for side in ("sooner", "later") if row["distance"] == "8" else ():
@@ -407,7 +407,7 @@ def test_laboratory_directions():
 
 
 def test_laboratory_gates():
-    """The differences of what the gates weigh at particles and at other words."""
+    """Differences between gates at particles and at other words follow from their values."""
     page = (ROOT / "examples" / "laboratory" / "RESULTS.md").read_text()
     [(_, *rows)] = [rows for rows in tables(page) if rows[0][-2:] == ["at particles", "difference"]]
     for name, _, words, particles, difference in rows:
@@ -419,7 +419,7 @@ def test_laboratory_gates():
 
 
 def test_laboratory_verdicts():
-    """Also of the tasks whose seeds are not recorded: p follows from the mean and the interval, over five seeds."""
+    """For tasks without recorded seeds, p follows from the mean and the interval over five seeds."""
     measured = laboratory()
     recorded_tasks = {path.stem for path in SEEDS}
     for task, systems in measured.items():
@@ -440,7 +440,7 @@ def test_laboratory_verdicts():
         r"\[(\w+)\]\(laboratory/RESULTS\.md#\1\): ([\w ]+), ([+-][\d.]+ ± [\d.]+)", FINDINGS.read_text()
     )
     assert {task for task, *_ in recorded} <= {*measured}
-    said = {"behind": "refuted", "ahead": "shown"}  # where what is claimed is no gain
+    said = {"behind": "refuted", "ahead": "shown"}  # for claims that are no gains
     for task, word, difference in recorded:
         verdict = said.get(word, word)
         known = {(f"{row[1]:+} ± {row[2]}", row[4]) for row in measured[task].values() if row[1] is not None}

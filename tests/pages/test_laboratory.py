@@ -1,4 +1,4 @@
-"""The made-up languages are what they say, and each task goes from its corpus to its table."""
+"""The synthetic languages are as described, and each task runs from its corpus to its table."""
 
 import json
 import math
@@ -42,7 +42,7 @@ def test_every_task_is_described():
 
 @pytest.fixture(scope="module")
 def texts():
-    """Of each task its training text and the test texts by the value of the dial."""
+    """For each task, its training text, and its test texts by the value of the dial."""
     made = {}
     for name, task in language.TASKS.items():
         rng = random.Random(2)
@@ -61,7 +61,7 @@ def test_what_is_written_beside_the_text_is_true(name, texts, tmp_path):
         for word in pair.target:
             assert bool(word.links) != (word.side == "target")
             stems = [pair.source[link].rstrip("s") for link in word.links]
-            if word.side == "source" and name not in ("rare", "cipher", "sides"):  # a word shows where it comes from
+            if word.side == "source" and name not in ("rare", "cipher", "sides"):  # a word shows its source word
                 assert any(word.text.startswith(stem) for stem in stems)
         if number < len(train):
             source, target, links, fertilities, sides = (lines[suffix][number].split() for suffix in (
@@ -105,7 +105,7 @@ def said(pair):
 
 
 def test_what_is_moved_is_said_where_its_task_says(texts):
-    """Places and sides by the words of the source alone."""
+    """Places and sides of words follow from the words of the source alone."""
     for pair in sum(texts["order"][1].values(), texts["order"][0]):
         take, put = pair.source.index("take"), pair.source.index("put")
         taken = pair.source[take + 1 : take + 3]
@@ -144,7 +144,7 @@ def test_tests_are_longer_than_training_where_a_task_says_so(texts):
     }
     train, test = lengths["twins"]
     assert (min(train), max(train), test) == (4, 20, {21, 22})
-    assert lengths["sides"] == [{9, 13}, {17}]  # the first word says the first particle
+    assert lengths["sides"] == [{9, 13}, {17}]  # the first word determines the first particle
     number = re.compile("two|three|four")
     train, test = ([" ".join(pair.source) for pair in pairs] for pairs in (texts["counts"][0], texts["counts"][1][4]))
     words = [{len(number.sub("", line).split()) for line in lines} for lines in (train, test)]
@@ -179,7 +179,7 @@ def corpus_files(folder, *more):
 
 
 def test_a_corpus_has_the_sentences_and_the_seed_that_are_asked_for(tmp_path):
-    """As few to train as the rare words need; of those to validate no more than asked for, of several frequencies."""
+    """Training has as few sentences as rare words need; validation no more than given, with several frequencies."""
     one, same, other = (
         corpus_files(tmp_path / str(k), "--train", "1120", "--seed", seed) for k, seed in enumerate(("1", "1", "2"))
     )
@@ -232,7 +232,7 @@ def test_measures():
     assert score("a k b c c")["prefix"] == 80  # it does not end there
     assert math.isnan(score("")["fresh"]) and score("")["kept"] == 0
     assert [score(found, sides="source later later source")["later"] for found in ("a k b c", "a b c")] == [100, 0]
-    # what stands between particles, and whether one is left out, is not their matter; which follows which is
+    # words between particles and missing particles do not count, only which particle follows which
     particles = dict(expected="a ka b ke ki c ku", sides="source source source target target source target")
     for found, share in (
         ("a ka b ke ki c ku", 100),
@@ -244,7 +244,7 @@ def test_measures():
     assert [score("b c a k")[name] for name in ("kept", "fresh", "jumps")] == [100, 100, 40]  # a k, b c
 
 
-# of each task what is not merely the name of an architecture, in one task or another
+# for each task, one system; together, all kinds of systems that are more than the name of an architecture
 SYSTEMS = dict(
     order="guided", twins="lstm", counts="conddec", length="coverage costs", sides="wide", rare="bridge_direct"
 )
@@ -265,7 +265,7 @@ exec "$WARM/fairseq-hydra-train" "$@"
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_task_from_its_corpus_to_its_table(name, warm, tmp_path):
-    """Two updates of tiny models, of two seeds in one task."""
+    """Trainings have two updates of tiny models, with two seeds in one task."""
     seeds = 2 if name == "twins" else 1
     (tmp_path / "fairseq-hydra-train").write_text(STUB)
     (tmp_path / "fairseq-hydra-train").chmod(0o755)

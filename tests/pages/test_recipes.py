@@ -1,4 +1,4 @@
-"""The recipes of ``examples/``: their scripts run, their options are fairseq's, their configurations say the same."""
+"""The recipes of ``examples/``: scripts run, fairseq accepts their options, configurations have the same settings."""
 
 import os
 import re
@@ -46,7 +46,7 @@ def put(path, *lines):
 
 @pytest.fixture(scope="module")
 def script(warm):
-    """Runs a script of ``examples/``."""
+    """A function that runs a script of ``examples/``."""
     path = os.pathsep.join([str(warm), str(corpus.SCRIPTS), os.environ["PATH"]])
 
     def run(name, *arguments, check=True, **environment):
@@ -85,7 +85,7 @@ def characters(script, text, tmp_path_factory):
 
 
 def test_words(script, words, text, tmp_path):
-    """Prepare, train and evaluate, with UNKs replaced; two test sets, two references; what is there stays."""
+    """Prepare, train and evaluate, with UNKs replaced, two test sets and two references; finished parts stay."""
     assert (words / "lexicon.tsv").read_text().startswith("ant\tant\t") and not list(words.parent.glob("*.part"))
     again = ["common/prepare_words.sh", "small", text, words, "xx", "yy"]
     assert "stays as it is" in script(*again, TEST="test valid", LEXICON="yes", JOIN="1").stdout
@@ -122,7 +122,7 @@ def test_bpe(script, text, tmp_path):
 
 
 def test_side_by_side(script, text, tmp_path):
-    """Of three that are to prepare the same text at the same time one does."""
+    """Of three runs that prepare the same text at the same time, one does the work."""
     arguments = ("common/prepare_bpe.sh", "small", text, tmp_path / "new" / "prepared", "xx", "yy")
     with ThreadPoolExecutor() as several:
         runs = [several.submit(script, *arguments) for _ in range(3)]
@@ -131,7 +131,7 @@ def test_side_by_side(script, text, tmp_path):
 
 
 def test_bpe_dropout(script, text, tmp_path):
-    """Another segmentation in each folder, the same of the same seed; one dictionary, in which nothing is unknown."""
+    """Folders have different segmentations, the same for the same seed, and one dictionary without unknown words."""
     options = {"DROPOUT": "0.4", "SEGMENTATIONS": "3"}
     for name, seed in (("one", {}), ("same", {"SEED": "1"}), ("other", {"SEED": "2"})):
         script("common/prepare_bpe.sh", "small", text, tmp_path / name, "xx", "yy", **options, **seed)
@@ -198,7 +198,7 @@ def test_wrong_arguments(script, path, arguments, message):
 
 
 def test_a_line_feed_alone_ends_a_line(text, tmp_path):
-    """For fairseq-preprocess it does; what is parallel stays so. One at a line's end is none of its words."""
+    """Other line separators become spaces, as in fairseq-preprocess; a carriage return at the end is removed."""
     lines = [["a b\r\n", "c\rd\u2028\x85\xa0\x1ce\n", "\re f\n"], ["A\n", "B\n", "C D\r\n"]]
     for side, several in zip(("xx", "yy"), lines):
         (tmp_path / f"in.{side}").write_bytes("".join(several).encode())
@@ -237,7 +237,7 @@ def split(folder, *options):
 
 
 def test_a_split_shares_no_sentence(tmp_path):
-    """Whatever its case, and in neither language; repeated pairs are kept once, those without a side not at all."""
+    """No sentence is shared in either language, in any case; repeated pairs are kept once, incomplete ones dropped."""
     pairs = [(f"{'aA'[k % 2]} {k // 2 % 40}", f"b {k % 33}") for k in range(200)] + [("", "b"), ("a", " ")]
     for side, name in enumerate(("all.xx", "all.yy")):
         (tmp_path / name).write_text("".join(f"{pair[side]}\n" for pair in pairs))
@@ -278,7 +278,7 @@ def test_a_split_refuses_what_it_cannot_divide(tmp_path):
 
 
 def test_a_split_warns_of_few_pairs_to_train(tmp_path):
-    """Fewer than those that are held out; the texts are written all the same."""
+    """There are few if more are held out; the texts are still written."""
     for side in ("xx", "yy"):
         (tmp_path / f"all.{side}").write_text("".join(f"{side} {k}\n" for k in range(20)))
     enough, few = (split(tmp_path, "--valid", "5", "--test", test) for test in ("5", "6"))
@@ -289,7 +289,7 @@ def test_a_split_warns_of_few_pairs_to_train(tmp_path):
 
 
 def test_mixed_texts_are_the_same_ones(script, text, characters, tmp_path):
-    """With their further references; a training text that one of the two has cut is refused."""
+    """Mixed texts keep further references; a training text that was cut on one side is refused."""
     bpe, out = tmp_path / "bpe", tmp_path / "mixed"
     script("common/prepare_bpe.sh", "paper", text, bpe, "xx", "yy")
     script("common/prepare_mixed.sh", bpe, characters, out, "xx", "yy")
@@ -317,7 +317,7 @@ def test_texts_of_different_lengths(script, text, tmp_path):
 
 
 def arguments_of(folder, size, arch, tmp_path):
-    """What a ``train.sh`` calls fairseq-train with."""
+    """Return the arguments with which a ``train.sh`` calls fairseq-train."""
     put(tmp_path / "fairseq-train", 'printf "%s\\0" "$@" > "$SEEN"')
     put(tmp_path / "fairseq-attnvariants", f"echo '{corpus.USER_DIR}'")
     environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "SEEN": str(tmp_path / "seen")}
@@ -332,7 +332,7 @@ def parse(arguments):
 
 @pytest.mark.parametrize("folder,size,configuration,archs", SETTINGS)
 def test_options(folder, size, configuration, archs, tmp_path):
-    """fairseq takes what ``train.sh`` gives it, and the configuration has the same settings and no others."""
+    """fairseq accepts the arguments of ``train.sh``, and the configuration has the same settings and no others."""
     found = {arch: parse(arguments_of(folder, size, arch, tmp_path)) for arch in archs.split()}
     assert [namespace["arch"] for namespace in found.values()] == list(found)
     if configuration is None:
@@ -352,14 +352,14 @@ def test_options(folder, size, configuration, archs, tmp_path):
     plain = parse(["/bin", *(word for name in choices for word in (f"--{name.replace('_', '-')}", stated[name]))])
     changed = {
         name for name, value in flags.items() if plain.get(name) != value
-    }  # of a model, only what is given is there
+    }  # a model has only the options that are given
     follows = {"batch_size_valid"}  # the batch size
     assert changed - placed - follows <= set(stated)
 
 
 @pytest.mark.parametrize("folder,name", CONFIGURATIONS)
 def test_configuration(folder, name, words, characters, tmp_path):
-    """Each composes and trains two updates, also with the optimizers that have no dataclass."""
+    """Each configuration composes and trains two updates, also with optimizers that have no dataclass."""
     prepared = characters if folder == "attention_via_attention" else words
     sizes = {"encoder_embed_dim": 8, "encoder_hidden_size": 8, "decoder_embed_dim": 8, "decoder_hidden_size": 8}
     overrides = [f"+model.{option}={value}" for option, value in sizes.items()]

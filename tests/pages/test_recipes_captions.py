@@ -1,4 +1,4 @@
-"""The queue of the captions' table on a hundred lines, and the plan, which has every open finding once."""
+"""The queue of the captions' table, on a hundred lines, and the plan, which has every open finding once."""
 
 import csv
 import json
@@ -21,7 +21,7 @@ CAPTIONS = EXAMPLES / "captions"
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory):
-    """Runs a command in the recipe's folder of a copy of ``examples/``, on tiny models; ``TEXT`` is there."""
+    """A function that runs a command with tiny models in a copy of the recipe's folder, which has ``TEXT``."""
     folder, commands = tmp_path_factory.mktemp("examples") / "examples", tmp_path_factory.mktemp("commands")
     shutil.copytree(EXAMPLES, folder, ignore=shutil.ignore_patterns("*.png"))
     text = folder / "captions" / "TEXT"
@@ -56,7 +56,7 @@ def recipe(tmp_path_factory):
 
 
 def test_queue(recipe):
-    """The page's commands, two runs at a time; started again, nothing is done; figures of runs that are gone stay."""
+    """The page's commands work with two runs at a time; a repeated queue does nothing; figures of deleted runs stay."""
     shell = re.search(r"^```bash\n(.*?)^```", (CAPTIONS / "README.md").read_text(), re.M | re.S)[1]
     assert 'SYSTEMS="adaptive_both direct_more" SEEDS=1 ' in shell
     done, work = recipe(shell, JOBS="2"), recipe.folder / "work"
@@ -84,7 +84,7 @@ def test_queue(recipe):
 
 
 def test_a_test_set_that_comes_later_needs_no_training(recipe):
-    """In a folder of its own; one that is there is not translated again."""
+    """A later test set has a separate folder; a finished one is not translated again."""
     text = recipe.folder / "LATER"
     shutil.copytree(recipe.folder / "TEXT", text)
     further = [text / f"test_2017_flickr.{language}" for language in ("en", "de")]
@@ -119,12 +119,12 @@ def test_a_run_that_fails_is_told_and_the_others_go_on(recipe):
 
 
 def compare():
-    """The module that makes the tables."""
+    """Return the module that makes the tables."""
     return script(CAPTIONS / "compare.py")
 
 
 def write_measured(run, bleu):
-    """A run as ``measure.sh`` leaves it, without gates on the target side and without the later test set."""
+    """Write a run as ``measure.sh`` leaves it, without gates of the target side and without the later test set."""
     score = {"BLEU": bleu, "chrF2": 62.345, "TER": 44.5, "1-gram BLEU": 60, "1-gram precision": 66.666}
     groups = [("0 to 8", 3, 45.678), ("9 to 12", 0, None), ("over 18", 2, 20)]
     (run / "measured").mkdir(parents=True)
@@ -151,7 +151,7 @@ def write_measured(run, bleu):
 def test_collected_figures_are_those_of_the_run(tmp_path, monkeypatch, capsys):
     """The perplexity is the last validation's, and the speed is the median.
 
-    A run that is measured again replaces its own line and no other.
+    A run that is measured again replaces its line, and no other one.
     """
     monkeypatch.setattr(sys, "argv", ["collect.py", str(tmp_path / "out"), str(tmp_path)])
     for seed, bleu in ((10, 36.789), (2, 35)):
@@ -177,7 +177,7 @@ def test_collected_figures_are_those_of_the_run(tmp_path, monkeypatch, capsys):
 
 
 def test_means_are_of_runs_that_are_measured(tmp_path, monkeypatch, capsys):
-    """Without one, nothing is written."""
+    """Without a measured run, nothing is written."""
     (tmp_path / "out" / "recatt" / "1").mkdir(parents=True)
     monkeypatch.setattr(sys, "argv", ["collect.py", str(tmp_path / "out"), str(tmp_path)])
     with pytest.raises(SystemExit, match="out has no run that measure.sh has measured"):
@@ -186,7 +186,7 @@ def test_means_are_of_runs_that_are_measured(tmp_path, monkeypatch, capsys):
 
 
 def test_a_row_counts_when_each_of_its_comparisons_has_three_seeds(tmp_path, monkeypatch):
-    """And the better of two columns of a baseline is the larger number, in each seed."""
+    """Of two columns of a baseline, the larger number counts, for each seed."""
     module = compare()
     monkeypatch.setattr(module, "HERE", tmp_path)
     (tmp_path / "gates.csv").write_text("system,seed,side,tag,gate,%\n")
@@ -219,7 +219,7 @@ def test_results_are_the_tables_of_the_seeds(capsys):
 
 
 def test_findings_have_the_seeds_of_the_captions():
-    """Each row that these trainings decide, with the plan's side and margin; no comparison decides two rows."""
+    """Findings have the seeds, direction and margin of each row of these trainings; no comparison is in two rows."""
     findings = {row["id"]: row for row in csv.DictReader((EXAMPLES / "findings.csv").open())}
     module, rows = compare(), {}
     for line, own, others in module.compared():
@@ -249,7 +249,7 @@ def test_every_open_finding_is_planned_once():
 
 
 def test_the_plan_names_every_system_of_the_queue():
-    """In the group that the queue has it in."""
+    """The system is in the same group as in the queue."""
     shell = f'source {CAPTIONS}/systems.sh; printf "%s\n" "${{groups[@]}}"; echo; echo "${{!systems[@]}}"'
     *groups, _, systems = subprocess.run(["bash", "-c", shell], capture_output=True, text=True).stdout.splitlines()
     assert sorted(" ".join(groups).split()) == sorted(systems.split())

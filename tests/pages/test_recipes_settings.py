@@ -1,6 +1,6 @@
-"""Recipes do not take what was made with other settings for what they were asked for.
+"""Recipes refuse results that were made with other settings.
 
-Nothing is trained or translated here: in the place of commands stand such as only leave the files that those would.
+Nothing is trained or translated here: stubs replace the commands, and only write the files of the real ones.
 """
 
 import os
@@ -38,7 +38,7 @@ STUBS = {
     "python": f"""
         case $1 in *measure.py | *make_corpus.py) ;; *) exec {sys.executable} "$@" ;; esac""",
 }
-# of the recipes' own scripts, those that call other commands
+# stubs for scripts of the recipes that call other commands
 SCRIPTS = {
     "common/prepare_bpe.sh": 'mkdir -p "$3/bin"; for side in "$4" "$5"; do cat train.txt > "$3/train.$side"; done',
     "common/evaluate.sh": 'for kind in txt scores; do echo a > "$3/${SUBSET:-test}.$kind"; done',
@@ -52,7 +52,7 @@ def put(path, text):
 
 @pytest.fixture
 def recipe(tmp_path):
-    """Runs a script of a copy of ``examples/`` in a folder of its own; returns the process, and what it called."""
+    """A function that runs a script in a copy of ``examples/``; it returns the process and the log of its calls."""
     examples, commands, calls = tmp_path / "examples", tmp_path / "commands", tmp_path / "calls"
     shutil.copytree(EXAMPLES, examples, ignore=shutil.ignore_patterns("*.png"))
     commands.mkdir()
@@ -74,7 +74,7 @@ def recipe(tmp_path):
 
 
 def refused(found, *words):
-    """That a recipe ended with status 2 and one sentence, and had begun nothing."""
+    """Return whether a recipe ended with status 2 and one sentence, before any training."""
     done, calls = found
     begun = [line for line in calls.splitlines() if line.split()[0] in ("fairseq-train", "fairseq-hydra-train")]
     return done.returncode == 2 and done.stderr.count("\n") == 1 and all(map(done.stderr.count, words)) and not begun
@@ -108,7 +108,7 @@ def test_a_name_is_of_one_training(recipe, tmp_path):
 
 @pytest.mark.parametrize("updates, every", [("7264", 302), ("5448", 226), ("10896", 453)])
 def test_no_checkpoint_that_is_averaged_is_due_at_the_end_of_an_epoch(recipe, tmp_path, updates, every):
-    """For which fairseq keeps none by updates; Multi30k has 454 updates an epoch."""
+    """fairseq keeps no checkpoint by updates at the end of an epoch; Multi30k has 454 updates per epoch."""
     (tmp_path / "train.txt").write_text("a\n" * 29000)
     _, calls = went(recipe("baselines/multi30k.sh", "text", "work", "de", "dl4mt", UPDATES=updates))
     assert f"--save-interval-updates {every} " in calls
@@ -116,7 +116,7 @@ def test_no_checkpoint_that_is_averaged_is_due_at_the_end_of_an_epoch(recipe, tm
 
 
 def test_settings_are_of_who_holds_the_folder(recipe, tmp_path):
-    """Two with one name, started at the same time: the second waits, and is refused."""
+    """If two trainings with one name start at the same time, the second one waits, and is refused."""
     train = ["baselines/multi30k.sh", "text", "work", "de", "dl4mt"]
     script = tmp_path / "examples" / "common" / "prepare_bpe.sh"
     script.write_text(script.read_text().replace("#!/bin/bash\n", "#!/bin/bash\nsleep 1\n"))
@@ -127,7 +127,7 @@ def test_settings_are_of_who_holds_the_folder(recipe, tmp_path):
 
 
 def test_a_training_that_did_not_begin_keeps_no_name(recipe):
-    """Such as one of a misspelt option."""
+    """A misspelt option, for example, must not reserve the name."""
     train = ["baselines/multi30k.sh", "text", "work", "de", "dl4mt"]
     done, _ = recipe(*train, "--wrong")
     assert done.returncode == 1
@@ -144,7 +144,7 @@ def test_a_training_from_before_is_accepted(recipe, tmp_path):
 
 @pytest.fixture
 def taught(recipe, tmp_path):
-    """Of two systems three trainings each, and what was distilled from those of one; runs ``distil.sh``."""
+    """A function that runs ``distil.sh``; there are three trainings of two systems, and one system is distilled."""
     (tmp_path / "text").mkdir()
     for split in ("val", "test_2016_flickr"):
         for language in ("en", "de"):
@@ -263,7 +263,7 @@ def test_source_of_ones_own_that_is_edited_is_trained_anew(recipe, tmp_path):
 
 @pytest.fixture
 def systems(recipe, tmp_path):
-    """Runs a task of the laboratory with a file of systems; its folder has a corpus."""
+    """A function that runs a task of the laboratory with a file of systems, in a folder with a corpus."""
     (tmp_path / "out/corpus").mkdir(parents=True)
 
     def run(text, **environment):
@@ -309,7 +309,7 @@ def test_runs_of_other_seeds_are_not_in_the_table(systems):
 
 
 def test_what_did_not_begin_keeps_no_settings(recipe, systems, tmp_path):
-    """A corpus that could not be made, a system that hydra refused."""
+    """A corpus that could not be made, or a system that hydra refused, stores no settings."""
     shutil.rmtree(tmp_path / "out")
     put(tmp_path / "commands" / "fairseq-preprocess", "exit 1")
     done, _ = systems(PLAIN, TRAIN="500")
@@ -394,7 +394,7 @@ def test_another_text_of_a_sweep_needs_a_folder_of_its_own(recipe, tmp_path):
         assert refused(sweep("model.dropout=0.1"), "has runs of '', and not of 'model.dropout=0.1'", "give another OUT")
         (tmp_path / "out/sweep/settings").unlink()
         (tmp_path / "out/overrides").write_text("\n")  # where an earlier version kept them
-    (tmp_path / "out/settings").unlink()  # from before
+    (tmp_path / "out/settings").unlink()  # as from an earlier version
     went(sweep(MERGES="8"))
 
 
@@ -448,7 +448,7 @@ def test_a_finished_training_is_known_by_any_name_of_its_text(recipe, tmp_path):
     assert "fairseq-train" in went(recipe(train, "data", "out", "dl4mt"))[1]
     for name in ("data", "data/", tmp_path / "data"):
         assert "fairseq-train" not in went(recipe(train, name, tmp_path / "out", "dl4mt"))[1]
-    (tmp_path / "out").rename(tmp_path / "there")  # and so does one from before
+    (tmp_path / "out").rename(tmp_path / "there")  # a training of an earlier version, too
     (tmp_path / "there/finished").write_text(
         "data --arch dl4mt --criterion label_smoothed_cross_entropy --compute-dtype auto \n"
     )
@@ -459,8 +459,8 @@ def test_a_finished_training_is_known_by_any_name_of_its_text(recipe, tmp_path):
 def test_options_that_add_nothing_to_a_finished_training_are_refused(recipe, tmp_path):
     train = ["common/train.sh", "data", "out", "dl4mt"]
     went(recipe(*train))
-    went(recipe(*train, "--max-epoch", "9"))  # goes on
-    put(tmp_path / "commands" / "fairseq-train", "")  # as it does where nothing is left to train
+    went(recipe(*train, "--max-epoch", "9"))  # continues
+    put(tmp_path / "commands" / "fairseq-train", "")  # as if nothing is left to train
     done, _ = recipe(*train, "--max-epoch", "9", "--seed", "2")
     assert done.returncode == 2 and "train.sh: out has a training of other options, to which" in done.stderr
     went(recipe(*train, "--max-epoch", "9"))

@@ -1,4 +1,4 @@
-"""The shell of the recipes' pages, all of it, on a hundred lines; trainings are of two updates of tiny models."""
+"""All shell blocks of the recipes' pages run, on a hundred lines, with trainings of two updates of tiny models."""
 
 import hashlib
 import os
@@ -19,7 +19,7 @@ EXAMPLES = ROOT / "examples"
 RECIPES = ["baselines", "alignment", "attribution", "distortion_fertility", "adaptive_weighting"]
 RECIPES += ["bridging", "attention_via_attention", "scan", "copying", "models"]
 CORPORA = ["TEXT", "ENJA", "NIST", "NEWS", "wmt15", "wmt17"]
-# of a loop over many architectures, those that are read later, or differ in how they are trained
+# for loops over many architectures: those that later commands read, or whose trainings differ
 SOME = {"baselines": "rnnsearch lstm", "scan": "rnnsearch recatt"}
 SOME["distortion_fertility"] = "rnnsearch rnnatt conddec conddec_rnnatt"
 SETS = ["val", "dev", "test", "test_2016_flickr", "czenali", *(f"nist0{year}" for year in (2, 3, 4, 5, 6, 8)), "liu"]
@@ -27,7 +27,7 @@ SETS += ["newstest2013", "newstest2014", *(f"newstest{year}.tc" for year in (201
 SIZES = " ".join(f"--{side}-{width} 8" for side in ("encoder", "decoder") for width in ("embed-dim", "hidden-size"))
 CHARACTERS = " ".join(f"--{name} 8" for name in ("encoder-char-hidden-size", "attention-dim", "attention-via-dim"))
 
-# what stands in the place of commands: small models, no network, no programs that are no part of the package
+# replacements of commands: small models, no network, no programs outside of the package
 STUBS = {
     "fairseq-train": f"""
         sizes="{SIZES}" updates=2
@@ -85,7 +85,7 @@ def read_pair(prefix):
 
 @pytest.fixture(scope="module")
 def examples(tmp_path_factory):
-    """A copy of ``examples/`` and, in each recipe's folder, the texts that it starts from."""
+    """A copy of ``examples/`` with the texts that each recipe starts from in its folder."""
     text, folder = tmp_path_factory.mktemp("text"), tmp_path_factory.mktemp("examples") / "examples"
     corpus.write_corpus(text, train=88)
     for side in ("xx", "yy"):  # alignment's training text ends with its test sentences
@@ -119,7 +119,7 @@ def examples(tmp_path_factory):
 
 
 def some(recipe, names):
-    """The beginning of a loop over many architectures, which are all there, as one over some of them."""
+    """Return the beginning of a loop over some architectures, from one over many, which all exist."""
     assert {*names.replace("\\\n", " ").split()} <= ARCH_MODEL_REGISTRY.keys()
     return f"for arch in {SOME[recipe]};"
 
@@ -140,7 +140,7 @@ def test_readme(recipe, warm, examples, tmp_path):
         .replace("./distil.sh", "UPDATES=24 ./distil.sh")
         .replace("../bridging/apart.sh", "SEEDS=1 SYSTEMS='control alone soft unit' ../bridging/apart.sh")
         .replace("for seed in 1 2 3; do\n  for ", "for seed in 1; do\n  for ")
-        .replace("for seed in 1 2 3; do SEED", "for seed in 1; do SEED")  # one training each
+        .replace("for seed in 1 2 3; do SEED", "for seed in 1; do SEED")  # one training per system
         .replace("for seed in 1 2 3;", "for seed in 1 2;")
         .replace("for rate in 2e-3 1e-3;", "for rate in 2e-3;")
         .replace("for seed in (1, 2, 3)", "for seed in (1, 2)")
@@ -155,7 +155,7 @@ def test_readme(recipe, warm, examples, tmp_path):
 
 
 def test_fetch_multi30k_refuses(tmp_path):
-    """A text that is not the one measured with gets no name, and one that cannot be fetched neither."""
+    """A text with another checksum, or one that cannot be fetched, does not get its name."""
     (tmp_path / "site").mkdir()
     for name in ("train", "val", "test_2016_flickr"):
         for language in ("en", "de"):
@@ -182,7 +182,7 @@ def test_fetch_of_another_corpus_leaves_nothing(tmp_path):
 
 
 def test_fetch_multi30k_fetches_what_there_is(tmp_path):
-    """Test sets of 2017 as well, which Czech does not have."""
+    """The test sets of 2017 are fetched, too, which Czech does not have."""
     names = ("train", "val", "test_2016_flickr", "test_2017_flickr", "test_2017_mscoco")
     files = [f"{name}.{language}" for language in ("en", "cs") for name in names]
     files = [name for name in files if not ("2017" in name and name.endswith("cs"))]

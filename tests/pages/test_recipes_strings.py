@@ -1,4 +1,4 @@
-"""The queue of the strings' table on tiny tables, and what it does when it is started again."""
+"""The queue of the strings' table, on tiny tables, and what it does if it is started again."""
 
 import csv
 import itertools
@@ -29,7 +29,7 @@ LANGUAGES = [line.split() for line in (STRINGS / "languages.txt").read_text().sp
 
 
 def write_public(folder):
-    """Files as the public repositories have them, of words of a few letters."""
+    """Write files in the layout of the public repositories, with words of a few letters."""
     rng = random.Random(1)
     for group, language in LANGUAGES:
         for split, short, count in (("train", "trn", 24), ("dev", "dev", 6), ("test", "tst", 6)):
@@ -38,7 +38,7 @@ def write_public(folder):
                 name, rows = f"{language}.{short}", [f"{word}\tN;PL\t{word}s" for word in words]
             else:
                 name, rows = f"{language}_{split}.tsv", [f"{word}\t{' '.join(word)}" for word in words]
-            for part in ("part1", "part3"):  # of which another task has files of the same names
+            for part in ("part1", "part3"):  # another task has files with the same names
                 (folder / group / part).mkdir(parents=True, exist_ok=True)
                 (folder / group / part / name).write_text("".join(f"{row}\n" for row in rows))
                 rows = rows[:1]
@@ -46,7 +46,7 @@ def write_public(folder):
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory):
-    """Runs a command in a copy of the recipe's folder, with tiny models and the tables in ``data``."""
+    """A function that runs a command in a copy of the recipe's folder, with the tables in ``data``."""
     folder, commands = tmp_path_factory.mktemp("strings") / "strings", tmp_path_factory.mktemp("commands")
     shutil.copytree(STRINGS, folder)
     for name in ("fairseq-generate", "fairseq-attnvariants"):
@@ -70,7 +70,7 @@ SMALL = " ".join(corpus.SIZES) + " --attention-dim 16 --attention-via-dim 16 --d
 
 
 def rows(recipe, out):
-    """The rows of the runs that are finished."""
+    """Return the rows of the runs that are finished."""
     return [*csv.DictReader((recipe.folder / out / "runs.csv").open())]
 
 
@@ -86,7 +86,7 @@ def test_the_page_s_commands(recipe):
 
 
 def test_the_queue(recipe):
-    """Two seeds, ensembles of seeds and of architectures; a run that fails is told; started again, only it is tried."""
+    """Two seeds, ensembles of seeds and of architectures; a failed run is reported, and only it is tried again."""
     (recipe.folder / "data" / "gre_train.tsv").write_text("a\n")
     command = f"python run.py data all --languages gre fin --systems dl4mt hard_monotone --seeds 1 2 {SMALL}"
     done = recipe(command)
@@ -111,7 +111,7 @@ def test_the_queue(recipe):
 
 @pytest.fixture
 def queue(monkeypatch, tmp_path):
-    """Runs the queue on commands that only note what they are asked for; each takes two minutes."""
+    """A function that runs the queue with commands that are only recorded; each takes two minutes."""
     module = script(STRINGS / "run.py")
 
     def said_by(command, log):
@@ -137,8 +137,8 @@ def queue(monkeypatch, tmp_path):
 
 
 def test_an_ensemble_waits_for_all_of_its_models(queue, tmp_path):
-    """One that was stopped has a checkpoint, and is not as good as it will be. What is done is not done again."""
-    (tmp_path / "settings").write_text("--beam 9")  # of a queue that has not begun
+    """A stopped run has a checkpoint, which is not final, so it does not count. Finished parts are not repeated."""
+    (tmp_path / "settings").write_text("--beam 9")  # settings of a queue that has not begun
     given, queue.failing = ("--systems", "dl4mt", "--seeds", "1", "2"), "2"
     assert [row["seeds"] for row in queue(*given)] == ["1"] and len(queue.asked) == 2
     (tmp_path / "ice/dl4mt/seed1").mkdir(parents=True)
@@ -156,7 +156,7 @@ def test_single_models_and_ensembles_search_with_one_beam(beam, queue):
 
 
 def test_every_run_is_the_one_that_its_row_says(queue, tmp_path):
-    """Its system and seed, trained, validated and tested on its tables; an ensemble has the best of all its models."""
+    """Commands have the row's system, seed and tables; an ensemble has the best checkpoints of all its models."""
     rows = queue("--systems", "dl4mt", "hard_monotone", "--seeds", "1", "2")
     singles, together = queue.asked[:4], queue.asked[4:]
     tables = [f"data/ice_{split}.tsv" for split in ("train", "dev", "test")]
@@ -175,7 +175,7 @@ def test_every_run_is_the_one_that_its_row_says(queue, tmp_path):
 
 
 def test_the_minutes_of_an_interrupted_run_are_unknown(recipe):
-    """The minutes after the interruption alone would make the run look quick, and the mean includes them."""
+    """The minutes after the interruption alone would make the run look quick, and be part of the mean."""
     command = f"python run.py data cut --languages ita --systems dl4mt --seeds 1 --updates 2 {SMALL}"
     assert recipe(command).returncode == 0
     [row] = rows(recipe, "cut")
@@ -238,16 +238,16 @@ def test_a_run_that_is_taken_is_left_to_its_lane(recipe):
 
 
 def test_a_seed_that_is_given_twice_is_refused(recipe):
-    """Else an ensemble of one model and itself is in the table."""
+    """Otherwise an ensemble of one model with itself would be in the table."""
     done = recipe("python run.py data twice --seeds 1 1")
     assert done.returncode == 2 and "error: --seeds: one is given twice, leave it out" in done.stderr
     assert not (recipe.folder / "twice").exists()
 
 
 def test_yoyodyne(recipe):
-    """Its checkpoint is tested, inflection has three columns, its models need the option and are chosen like any.
+    """Its checkpoint is tested, inflection has three columns, its models need the option and are selected like others.
 
-    A run that was stopped begins anew.
+    A run that was stopped starts again.
     """
     put(
         recipe.folder / "yoyodyne",

@@ -1,4 +1,4 @@
-"""Scripts of the examples and the benchmarks say what they do."""
+"""Scripts of the examples and the benchmarks describe themselves with ``--help``."""
 
 import ast
 
@@ -8,7 +8,7 @@ from corpus import ROOT
 
 pytestmark = pytest.mark.more
 
-NEEDED = {"tag.py": "HanTa", "demo_char.py": "pycountry"}  # what the other scripts import is installed
+NEEDED = {"tag.py": "HanTa", "demo_char.py": "pycountry"}  # other imports are installed
 SCRIPTS = [
     path
     for path in sorted([*ROOT.glob("examples/*/*.py"), *ROOT.glob("benchmarks/*.py")])
@@ -18,7 +18,7 @@ SCRIPTS = [
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_help_is_the_docstring(script, tmp_path):
-    """And a script that is asked for it does nothing else."""
+    """A script with ``--help`` does nothing else."""
     if script.name in NEEDED:
         pytest.importorskip(NEEDED[script.name])
     text = ast.get_docstring(ast.parse(script.read_text())) or ""

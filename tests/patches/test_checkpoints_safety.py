@@ -1,4 +1,4 @@
-"""Checkpoints: what stock fairseq writes comes back, anything else is refused, and so are other dictionaries."""
+"""Checkpoints of stock fairseq load; any other content is refused, and so are other dictionaries."""
 
 import argparse
 import os
@@ -18,12 +18,12 @@ from fairseq.checkpoint_utils import load_checkpoint_to_cpu
 
 from fairseq_attnvariants.patches.loading.checkpoints import load
 
-pytestmark = pytest.mark.filterwarnings("ignore:::(?!fairseq_attnvariants)")  # stock fairseq's own are many
+pytestmark = pytest.mark.filterwarnings("ignore:::(?!fairseq_attnvariants)")  # stock fairseq has many
 
 
 @pytest.fixture
 def fairseq(monkeypatch, data, tmp_path):
-    """fairseq's own commands, run in this process."""
+    """fairseq's commands, run in this process."""
 
     def command(main, *arguments):
         monkeypatch.setattr(sys, "argv", ["fairseq", *map(str, arguments)])
@@ -42,7 +42,7 @@ def fairseq(monkeypatch, data, tmp_path):
 
 
 def everything_in(part):
-    """Every value of nested dictionaries, lists and tuples."""
+    """Yield every value of nested dictionaries, lists and tuples."""
     if isinstance(part, (dict, list, tuple)):
         for value in part.values() if isinstance(part, dict) else part:
             yield from everything_in(value)
@@ -93,7 +93,7 @@ class Calls:
 
 
 class SetsState(argparse.Namespace):
-    """An object of a class that is nearly an allowed one; code of its own runs when its state is set."""
+    """An object of a class that is nearly an allowed one, but runs other code when its state is set."""
 
     def __init__(self, folder):
         super().__init__(folder=str(folder))

@@ -1,4 +1,4 @@
-"""Gradients on a CPU are clipped there, whatever else the machine has."""
+"""Gradients on a CPU are clipped there, also on a machine with a GPU."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ def parameters():
 
 @pytest.mark.parametrize("most", [0, 0.5, 100])
 def test_beside_a_gpu(most, parameters, monkeypatch):
-    """As without one; fairseq would ask for the GPU's number, which there is none of here."""
+    """The result is the same as without a GPU; stock fairseq would look for a GPU, which this machine lacks."""
     before = [parameter.grad.clone() for parameter in parameters[:2]]
     norm = utils.clip_grad_norm_(parameters, most)
     clipped = [parameter.grad.clone() for parameter in parameters[:2]]
@@ -47,7 +47,7 @@ def test_one_tensor(parameters, monkeypatch):
 
 
 def test_a_norm_of_several_processes_is_theirs(monkeypatch):
-    """fairseq adds the others' norms where a model is divided among processes."""
+    """fairseq adds the norms of other processes if a model is divided among processes."""
     parameter = nn.Parameter(torch.zeros(2))
     parameter.grad = torch.tensor([3.0, 4.0])
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)

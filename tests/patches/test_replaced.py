@@ -1,4 +1,4 @@
-"""What is replaced in the modules of others stands in one table, in ``docs/checkpoints.md``."""
+"""All replaced attributes of other packages' modules are in one table, in ``docs/checkpoints.md``."""
 
 import ast
 import re
@@ -20,7 +20,7 @@ ROW = re.compile(r"^\| `([\w/]+\.py)` \| (.*?) \|", re.MULTILINE)
 
 
 def replaced(source):
-    """The attributes that a module gives to modules from outside, to their classes, and to classes of ``type(...)``."""
+    """Return the attributes that a module sets on other packages' modules and classes, and ``type(...)``."""
     nodes = [*ast.walk(ast.parse(source))]
     foreign = set()
 

@@ -1,4 +1,4 @@
-"""``config/train.yaml`` serves every task and criterion, and an option that the criterion lacks is refused."""
+"""``config/train.yaml`` works for every task and criterion, and an option that the criterion lacks is refused."""
 
 import pytest
 from corpus import USER_DIR
@@ -9,7 +9,7 @@ from fairseq_attnvariants.registry import ConfigurationError
 
 
 def completed(user_dir=USER_DIR, **given):
-    """The configuration that ``train.yaml`` and overrides by their sections make, as fairseq-hydra-train has it."""
+    """Return the configuration of fairseq-hydra-train from ``train.yaml`` and overrides, by section."""
     cfg = OmegaConf.merge(OmegaConf.load(f"{USER_DIR}/config/train.yaml"), given)
     cfg.common.user_dir, cfg.task.data = str(user_dir), "data"
     cfg.optimization.sentence_avg = False
@@ -25,7 +25,7 @@ def test_an_option_that_the_criterion_lacks_is_refused(option, value):
 
 
 def test_an_option_that_the_criterion_has_is_taken():
-    assert completed().criterion.label_smoothing == 0.1  # which is another value than the criterion's default
+    assert completed().criterion.label_smoothing == 0.1  # not the criterion's default
     found = completed(criterion=dict(report_accuracy=True, label_smoothing=0.2)).criterion
     assert found._name == "label_smoothed_cross_entropy" and found.report_accuracy and found.label_smoothing == 0.2
     named = dict(_name="label_smoothed_cross_entropy_with_costs", step_decay_weight=2)
@@ -43,7 +43,7 @@ def test_an_option_that_the_criterion_has_is_taken():
     ],
 )
 def test_a_name_that_nothing_has_is_refused(section, given, message):
-    """hydra takes any option after a plus, and nobody would read it."""
+    """hydra accepts any option after a plus, and nothing would read it."""
     with pytest.raises(ConfigurationError, match=message):
         completed(**{section: given})
 
@@ -72,7 +72,7 @@ def test_options_that_train_yaml_lists_for_others_are_left_out_unless_they_were_
 def test_a_component_without_a_dataclass_takes_any_option():
     found = completed(optimizer=dict(_name="sgd"), model=dict(_name="lstm", dropout=0.2))
     assert found.optimizer.adam_eps == 1e-8 and found.model.dropout == 0.2
-    assert "encoder_embed_dim" not in found.model  # of fairseq's own, which have defaults and do not know null
+    assert "encoder_embed_dim" not in found.model  # stock models have defaults, and do not accept null
     assert completed().model.encoder_embed_dim is None
 
 
@@ -83,7 +83,7 @@ def test_an_option_that_a_model_lacks():
 
 
 def test_what_the_criterion_of_an_architecture_lacks_is_left_out_where_another_section_has_it(monkeypatch):
-    """``optimization`` has ``sentence_avg``, which nobody has changed."""
+    """``sentence_avg`` comes from ``optimization``, and was not changed."""
     monkeypatch.setattr("fairseq_attnvariants.patches.training.sections.default_criterion", lambda name: "nat_loss")
     found = completed().criterion
     assert found._name == "nat_loss" and "sentence_avg" not in found
@@ -97,7 +97,7 @@ def test_names_of_somebody_elses_folder_are_known(tmp_path):
 
 
 def test_an_unknown_architecture_has_no_criterion():
-    """Its name is refused when the model is built, not an option of a criterion that it might not have."""
+    """An unknown name is refused when the model is built; until then, options of its criterion are unknown."""
     assert completed(model=dict(_name="typo"), criterion=dict(rdrop_weight=2)).criterion._name is None
 
 

@@ -1,4 +1,4 @@
-"""The start-up hook, in interpreters of its own, and the check of what is installed."""
+"""The start-up hook, in separate interpreters, and the check of installed packages."""
 
 import subprocess
 import sys
@@ -34,7 +34,7 @@ since_311 = pytest.mark.skipif(sys.version_info < (3, 11), reason="dataclasses a
 
 @pytest.fixture
 def python(tmp_path):
-    """Runs code in an interpreter that reads no ``.pth`` file; ``hook()`` in it is what the ``.pth`` file does."""
+    """A function that runs code in an interpreter without ``.pth`` files; there, ``hook()`` does what the file does."""
 
     def run(code, version=None):
         preamble = f"import sys; before = set(sys.modules); sys.path[:0] = {[str(tmp_path), ROOT]!r}\n"
@@ -119,7 +119,7 @@ def test_dataclasses_stay_as_they_are_on_python_310(python):
 
 
 def test_help_that_is_made_when_it_is_printed_is_allowed_to_hydra_alone(python):
-    """Python 3.14's argparse reads help at once; hydra 1.3's is no string."""
+    """argparse of Python 3.14 reads help at once, but the help of hydra 1.3 is no string."""
     assert succeeds(python("""
         import argparse
         hook()
@@ -142,7 +142,7 @@ def test_help_that_is_made_when_it_is_printed_is_allowed_to_hydra_alone(python):
 
 @since_311
 def test_fields_of_fairseq_lose_the_none_of_their_types_since_python_314(python):
-    """fairseq no longer knows Optional by how it prints; plugins' dataclasses derive from fairseq's."""
+    """fairseq recognises Optional by its old printed form; plugins' dataclasses derive from fairseq's."""
     code = """
         hook()
         import fairseq, dataclasses, typing

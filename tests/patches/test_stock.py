@@ -49,7 +49,7 @@ def test_preprocessing_refuses_what_it_misreads_before_it_writes(tmp_path, name,
 
 @pytest.fixture(params=MISREAD, ids=["return", "not UTF-8", "mark"])
 def text(request, tmp_path):
-    """A file, and what is said of it."""
+    """A file that is misread, and the message that refuses it."""
     content, number, why = request.param
     path = tmp_path / "text"
     path.write_bytes(content)
@@ -75,7 +75,7 @@ def test_commands_refuse_it_with_its_line(text, capfd, monkeypatch, make, argume
 
 
 def test_preprocessing_looks_at_what_it_will_read_alone(text):
-    """The name without a language is that of no text."""
+    """A file whose name has no language is not read."""
     prefix = text[0]
     for side in ("en", "de"):
         Path(f"{prefix}.{side}").write_text("a\n")
@@ -89,7 +89,7 @@ def test_preprocessing_looks_at_what_it_will_read_alone(text):
 
 @pytest.mark.parametrize("bad, said", [(b"c\rd\n", "a carriage return"), (b"caf\xe9 d\n", "not UTF-8")])
 def test_a_stream_ends_at_it(monkeypatch, bad, said):
-    given = io.TextIOWrapper(io.BytesIO(f"a{OTHER}b\r\n\n".encode() + bad))  # kept, as sys.__stdin__ is
+    given = io.TextIOWrapper(io.BytesIO(f"a{OTHER}b\r\n\n".encode() + bad))  # referenced, as sys.__stdin__ is
     monkeypatch.setattr(sys, "stdin", given)
     for _ in range(2):  # fairseq parses twice
         assert parse(options.get_interactive_generation_parser, "data", "--path", "model").input == "-"
@@ -146,5 +146,5 @@ def test_only_modules_that_need_it_get_another_numpy():
 
 
 def test_embeddings_may_come_from_a_pipe():
-    """Which can be read only once, so it is not looked through before."""
+    """A pipe can be read only once, so it is not checked before."""
     assert utils.parse_embedding(pipe_of(b"2 2\nant 0.5 1.5\nbee 1 2\n"))["ant"].tolist() == [0.5, 1.5]

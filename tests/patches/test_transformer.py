@@ -1,4 +1,4 @@
-"""Stock Transformers beside ours."""
+"""Stock Transformers work with this package."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ import fairseq_attnvariants  # noqa: F401
 
 @pytest.fixture
 def encoder():
-    """A Transformer's, as a checkpoint is loaded: only then is torch's fused layer used."""
+    """A Transformer's encoder that has loaded a checkpoint: only then torch's fused layer is used."""
     cfg, words = TransformerConfig(), dictionary()
     cfg.encoder.embed_dim, cfg.encoder.ffn_embed_dim, cfg.encoder.layers, cfg.encoder.attention_heads = 8, 16, 2, 2
     torch.manual_seed(0)
@@ -22,7 +22,7 @@ def encoder():
 
 @pytest.mark.parametrize("left", [True, False])
 def test_a_padded_batch(encoder, left):
-    """Sources of a batch are encoded as each of them alone: without a mask's kind torch refuses them."""
+    """Sources of a batch are encoded as each one alone; without the patch, torch refuses the type of the mask."""
     source, lengths, _ = batch(lengths=(5, 3, 4))
     if not left:
         source = torch.stack([row.roll(int(n) - row.numel()) for row, n in zip(source, lengths)])

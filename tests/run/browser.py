@@ -1,4 +1,4 @@
-"""Chromium without a window, asked by its debugging protocol, which is JSON over a web socket."""
+"""Chromium without a window, controlled by its debugging protocol, which is JSON over a web socket."""
 
 import contextlib
 import http.client
@@ -14,13 +14,13 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
 def program():
-    """The browser that is installed, if one is."""
+    """Return the path of an installed browser, or None."""
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
 @contextlib.contextmanager
 def opened(address, profile):
-    """A function that evaluates JavaScript in the page at an address."""
+    """Yield a function that evaluates JavaScript in the page at an address."""
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0", f"--user-data-dir={profile}"]
     with subprocess.Popen([program(), *options, address], stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -51,7 +51,7 @@ def evaluator(port, address):
         pass
 
     def ask(expression):
-        """The protocol's answer."""
+        """Return the protocol's answer."""
         about = {"expression": expression, "awaitPromise": True, "returnByValue": True}
         data = json.dumps({"id": 1, "method": "Runtime.evaluate", "params": about}).encode()
         stream.sendall(b"\x81" + struct.pack(">BH", 128 | 126, len(data)) + bytes(4) + data)  # text, masked by zeros
@@ -66,7 +66,7 @@ def evaluator(port, address):
         return answer["result"].get("value")
 
     ready = f"location.href == {json.dumps(address)} && document.readyState == 'complete'"
-    # an error while the page replaces the blank one
+    # the answer is an error while the page replaces the blank one
     while not ask(ready).get("result", {}).get("result", {}).get("value"):
         assert time.monotonic() < deadline
         time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Packages as FORMAT.md describes them, around a graph that is written by hand and answers with its own source."""
+"""Packages as FORMAT.md describes them, with a graph, written by hand, that answers with its source."""
 
 import hashlib
 import importlib.util
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 MODULE = ROOT / "fairseq_attnvariants_run" / "fairseq_attnvariants_run.py"
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
 WORDS = ["the", "red", "dogs", "saw", "th@@", "is", "tree", ".", "&apos;s", "dog"]
-# symbols of strings by the units of the manifest, and lines that have them and others
+# symbols of strings by the units of the manifest, and lines with these symbols and others
 STRINGS = {
     "graphemes": ["a", "e", "é", "e\u0331", "\U0001f469", "\U0001f469\u200d\U0001f467", "한"],
     "decomposed": ["a", "e", "\u0301", "\u0331", "\u1112", "\u1161", "\u11ab"],
@@ -27,7 +27,7 @@ STRING_LINES = [
     "b\u0331é",
     "",
 ]
-# sources with features, some with parentheses, from [N] on; and lines, of which some are refused
+# sources with features, from [N] on, some with parentheses; and lines, some of which are refused
 FEATURED = [*"abN", "[SG]", "[N]", "[PL]", "[PSS]", "[PSS(PL)]", "[é]"]
 FEATURED_LINES = [
     "ab\tPL;N",
@@ -59,9 +59,9 @@ spec.loader.exec_module(runtime)
 
 
 def echo(size, changes=()):
-    """A model of ``size`` symbols: hypothesis ``j`` is the source with ``j`` added to the index of each known symbol.
+    """Return a model of ``size`` symbols: hypothesis ``j`` is the source with ``j`` added to each known symbol's index.
 
-    It looks at the symbol that it copies; each symbol costs ``0.1 (j + 1)``. ``changes`` are nodes to put in front.
+    It attends to the symbol that it copies; each symbol costs ``0.1 (j + 1)``. ``changes`` are nodes to put in front.
     """
     names = {"source": TensorProto.INT64, "beam": TensorProto.INT64, "max_len": TensorProto.INT64}
     names |= {"min_len": TensorProto.INT64, "unkpen": TensorProto.FLOAT}
@@ -104,7 +104,7 @@ def echo(size, changes=()):
         node("Equal", ["each", "eos"], ["is_eos"]),
         node("Unsqueeze", ["max_len", "axis1"], ["most"]),
         node("Equal", ["t2", "most"], ["is_last"]),
-        node("Or", ["is_eos", "is_last"], ["end"]),  # whatever comes later is not read, because k have ended by then
+        node("Or", ["is_eos", "is_last"], ["end"]),  # later values are not read: k hypotheses have ended
         node("Expand", ["end", "shape"], ["ended"]),
         node("Shape", ["words"], ["shape"]),
         node("Add", ["ended_parents", "one"], ["j1"]),
@@ -189,7 +189,7 @@ def rehash(folder, about=None, names=None):
 
 
 def n_best(out, b, length, eos, lenpen):
-    """As FORMAT.md reads an n-best list, word for word."""
+    """Return an n-best list, read literally as in FORMAT.md."""
     steps, _, k = out["words"].shape
     found = []
     for t, j in [(t, j) for t in range(steps) for j in range(k) if out["ended"][t, b, j]][:k]:

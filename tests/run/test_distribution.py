@@ -1,4 +1,4 @@
-"""The runtime as a distribution of its own, in an environment without torch."""
+"""The runtime as a separate distribution, in an environment without torch."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ def run(*command, **about):
     (".", "fairseq_attnvariants_run/fairseq_attnvariants_run.py"),
 ])  # fmt: skip
 def test_both_distributions_have_the_module(tmp_path, folder, expected):
-    """In other places, so that both can be installed.  Built from a copy: setuptools leaves files where it builds."""
+    """The module has different paths, so both can be installed. Builds use a copy, where setuptools leaves files."""
     corpus.copy_sources(tmp_path / "copy")
     build = (sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--quiet")
     run(*build, "--wheel-dir", tmp_path, tmp_path / "copy" / folder)
@@ -32,7 +32,7 @@ def test_both_distributions_have_the_module(tmp_path, folder, expected):
 
 
 def test_it_installs_and_translates_without_torch(tmp_path):
-    """From the registry only numpy and onnxruntime come."""
+    """Only numpy and onnxruntime come from the registry."""
     run(sys.executable, "-m", "venv", tmp_path / "env")
     python = tmp_path / "env" / "bin" / "python"
     pip = (python, "-m", "pip")

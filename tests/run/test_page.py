@@ -1,4 +1,4 @@
-"""The page: its JavaScript answers as the Python runtime does, and it is one file."""
+"""The page is one file, and its JavaScript gives the results of the Python runtime."""
 
 import base64
 import gzip
@@ -24,7 +24,7 @@ CODE = Path(page.__file__).with_name("page.js")
 
 
 def in_node(asked, *folders):
-    """The answers of the page's runtime, by Node."""
+    """Return the answers of the page's runtime in Node."""
     if not shutil.which("node"):
         pytest.skip("node is not installed")
     made = subprocess.run(
@@ -40,7 +40,7 @@ def in_node(asked, *folders):
 
 @pytest.fixture
 def web():
-    """The folder of onnxruntime-web, where somebody has installed it."""
+    """The folder of onnxruntime-web, if it is installed."""
     try:
         return page.find_onnxruntime_web()
     except ConfigurationError as error:
@@ -49,7 +49,7 @@ def web():
 
 @pytest.fixture
 def unreal_web(tmp_path):
-    """A folder that looks like onnxruntime-web."""
+    """A folder with the files of onnxruntime-web, without their content."""
     folder = tmp_path / "web" / "dist"
     folder.mkdir(parents=True)
     for name in (page.PROGRAM, page.LOADER, page.ENGINE):
@@ -58,7 +58,7 @@ def unreal_web(tmp_path):
 
 
 def tables():
-    """Of sacremoses where it is installed."""
+    """Return tables of sacremoses, or similar ones if it is not installed."""
     languages = ["en", "fr", "cs", "de"]
     try:
         return [moses.moses_tables(language) for language in [*languages, "ja", "ko"]]
@@ -92,7 +92,7 @@ def test_javascript_makes_the_same_words_and_subwords():
 
 
 def same(package, web, lines, beam):
-    """Compare translations of a package in Node with those of Python."""
+    """Assert that translations of a package in Node equal those in Python."""
     translator = runtime.Translator(package)
     answers = in_node({"lines": lines, "beam": beam}, web, package)
     for line, answer in zip(lines, answers, strict=True):
@@ -142,7 +142,7 @@ def test_a_browser_translates_what_the_address_says(tmp_path, web):
         evaluate(until)
         assert evaluate("document.getElementById('translation').textContent") == "the zebra saw"
         assert evaluate("[...document.querySelectorAll('#target .replaced')].map(e => e.textContent)") == ["zebra"]
-        assert evaluate("document.querySelectorAll('#map rect').length") == 4 + 1  # where attention looked, and a frame
+        assert evaluate("document.querySelectorAll('#map rect').length") == 4 + 1  # attended positions, and a frame
         evaluate("document.querySelectorAll('#list button')[1].click()")
         assert evaluate("document.getElementById('translation').textContent") == "red zebra th@@"
         evaluate("document.querySelectorAll('#target span')[2].focus()")
@@ -251,7 +251,7 @@ def test_a_page_of_a_strangers_package_reads_and_writes_nothing_else(tmp_path, u
     (True, True, 1.0, dict(format=2, source__features=8, source__features_after=True)),
 ])  # fmt: skip
 def test_javascript_reads_outputs_as_python_does(tmp_path, copies, normalize, lenpen, more):
-    """Unequal lengths, more hypotheses that end than a beam holds, two levels, unknown symbols, scores and sums."""
+    """Outputs have unequal lengths, more ended hypotheses than the beam, two levels and unknown symbols."""
     symbols = [*SPECIAL, " ", *"abc", "[N]"]
     about = dict(source__units="characters", target__units="characters", source__end=[4, 2], copies=copies, **more)
     about |= dict(search__normalize=normalize, search__lenpen=lenpen)

@@ -1,4 +1,4 @@
-"""What the runtime refuses before onnxruntime sees it: damaged, malicious and foreign packages."""
+"""The runtime refuses damaged, malicious and foreign packages before onnxruntime reads them."""
 
 import json
 import os
@@ -19,7 +19,7 @@ SIZE = len(SPECIAL + WORDS)
 
 @pytest.fixture(autouse=True)
 def unseen(monkeypatch):
-    """Whether onnxruntime was given a model."""
+    """A list with an entry for each model that onnxruntime was given."""
     seen = []
     make = runtime.onnxruntime.InferenceSession
     monkeypatch.setattr(runtime.onnxruntime, "InferenceSession", lambda *a, **k: seen.append(1) or make(*a, **k))
@@ -109,7 +109,7 @@ def test_special_symbols_have_to_be_in_both_dictionaries(tmp_path, unseen):
 
 
 def test_an_unknown_symbol_that_is_a_feature(tmp_path, unseen):
-    """All letters of a source could be features, and none be left to copy."""
+    """Otherwise all letters of a source could be features, with none left to copy."""
     folder = packages.write(tmp_path, source=[*SPECIAL, "a", "<unk>"], format=2, source__features=5)
     refused(folder, "source.features is outside of the dictionary, or <unk> is a feature", unseen)
 
@@ -183,7 +183,7 @@ def external(model):
 
 
 def nested(node, depth=1):
-    """``node`` in the branches of an If, ``depth`` graphs deep."""
+    """Return ``node`` in the branches of an If, ``depth`` graphs deep."""
     for i in range(depth):
         branch = helper.make_graph([node], f"g{i}", [], [])
         node = helper.make_node("If", ["c"], [f"y{i}"], then_branch=branch)
@@ -195,7 +195,7 @@ def in_sparse(tensor):
 
 
 def put(place, thing):
-    """A model with a tensor or a node at a place."""
+    """Return a model with a tensor or a node at a place."""
     model = packages.echo(SIZE)
     graph = model.graph
     if place == "initializer":
@@ -300,7 +300,7 @@ def test_bytes_that_are_no_model(tmp_path, unseen):
 
 
 def test_damage_anywhere_in_a_model_ends_in_a_sentence(package, monkeypatch):
-    """Or in a list of operators, which the manifest has; the scan neither crashes nor goes on without end."""
+    """A damaged model is refused, or has only listed operators; the scan neither crashes nor runs forever."""
     monkeypatch.setattr(runtime.onnxruntime, "InferenceSession", lambda *_, **__: 1 / 0)
     data = packages.echo(SIZE).SerializeToString()
     rng, found = random.Random(1), Counter()
@@ -328,7 +328,7 @@ def test_a_model_with_other_inputs(tmp_path):
 
 
 def test_a_model_in_another_format_of_onnxruntime(package, tmp_path, monkeypatch):
-    """Bytes may be both that and ONNX without operators, as a stranger makes them; here the scan finds none."""
+    """A stranger's bytes may be in that format and also be ONNX without operators; here the scan finds none."""
     options = onnxruntime.SessionOptions()
     options.optimized_model_filepath = str(tmp_path / "model.ort")
     options.add_session_config_entry("session.save_model_format", "ORT")

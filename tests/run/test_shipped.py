@@ -1,4 +1,4 @@
-"""The models that ship: they are those of the card, and translate as recorded, by the runtime alone."""
+"""The models that ship are those of the card, and translate as recorded, with the runtime alone."""
 
 import hashlib
 import json
@@ -33,7 +33,7 @@ def test_every_model_is_known():
 
 @pytest.mark.parametrize("model", MODELS)
 def test_the_files_are_those_that_get_model_and_the_card_know(model):
-    """After another export, copy the printed hashes to get_model.py and models/README.md. The program is today's."""
+    """After an export, copy the printed hashes to get_model.py and models/README.md. The program is the current one."""
     sha256 = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (FOLDER / model).iterdir()}
     assert {name: sha256[name] for name in known(model)} == known(model)
     listed = json.loads((FOLDER / model / "manifest.json").read_text())["files"]
@@ -57,7 +57,7 @@ def test_get_model_gets_one(tmp_path):
 
 
 def test_a_request_has_a_beam_of_bounded_width():
-    """The package's largest is 1887, of hours."""
+    """The package's largest beam, 1887, would take hours."""
     desk = runtime.Desk(runtime.Translator(FOLDER / "ja-en"))
     assert desk.answer(b'{"text": "", "beam": 32}')[0] == 200
     assert desk.answer(b'{"text": "", "beam": 33}') == (400, {"error": "the beam must be from 1 to 32, not 33"})

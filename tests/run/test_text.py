@@ -1,4 +1,4 @@
-"""Text in and out: subwords as subword-nmt makes them, words as sacremoses does, case, and both of a package."""
+"""The runtime splits and joins subwords as subword-nmt does, and words and case as sacremoses does."""
 
 import dataclasses
 import io
@@ -17,7 +17,7 @@ from fairseq_attnvariants_cli.subcommands import export
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
 LINES = [line for page in PAGES for line in page.read_text(encoding="utf-8").split("\n") if line.strip()]
-SOME = LINES[::5]  # for what takes milliseconds a line
+SOME = LINES[::5]  # for tests that take milliseconds per line
 FRAGMENTS = [
     *"abcXYZ019.,'\"-:;!?()[]{}<>&|%$€£„“«»`’…/\\_@#*~^+=²½ßéñЖяλ漢字かカ한글ाि์\u0301\u00a0\u200b\u3000\x07\x85"
 ]
@@ -59,7 +59,7 @@ FRAGMENTS += [
 
 
 def jumbled(count=3000):
-    """Lines of whatever tokenisers treat in a way of its own."""
+    """Return lines of fragments that tokenisers treat in special ways."""
     rng = random.Random(1)
     return ["".join(rng.choices(FRAGMENTS, k=rng.randint(1, 15))) for _ in range(count)]
 
@@ -75,7 +75,7 @@ def codes():
 @pytest.mark.parametrize("separator", ["@@", "~"])
 def test_subwords_are_those_of_subword_nmt(codes, version, separator):
     codes = codes.replace("#version: 0.2\n", "" if version == "0.1" else "#version: 0.2\n")
-    codes += "\n".join(codes.split("\n")[1:20]) + "\n"  # the first one counts
+    codes += "\n".join(codes.split("\n")[1:20]) + "\n"  # the first merge of two counts
     reference = apply_bpe.BPE(io.StringIO(codes), separator=separator)
     subwords = runtime.Subwords(codes, separator)
     assert len(SOME) > 500
@@ -101,7 +101,7 @@ JAPANESE = ["誰が一番に着くか私には分かりません。", "「はい
 
 
 def test_text_without_spaces_is_read_by_characters(tmp_path):
-    """By merges of another language, which have none of its characters."""
+    """The merges are of another language, and have none of its characters."""
     codes = "#version: 0.2\nt h\nth e</w>\nU S\nUS B</w>\n"
     reference = apply_bpe.BPE(io.StringIO(codes))
     subwords = runtime.Subwords(codes)
@@ -154,7 +154,7 @@ def test_an_elided_word_sticks_to_the_next_one(language, line):
 
 def test_several_czech_quotes_are_no_quote():
     ours = runtime.Moses(json.loads(json.dumps(moses.moses_tables("cs"))), False, True)
-    assert ours.detokenise(["„", "x", "„“", "y"]) == "„x„“ y"  # as sacremoses
+    assert ours.detokenise(["„", "x", "„“", "y"]) == "„x„“ y"  # as in sacremoses
 
 
 def test_case_is_that_of_sacremoses(tmp_path):
@@ -178,7 +178,7 @@ def test_cases_that_are_no_words_are_refused(tmp_path):
 
 
 def test_case_leaves_factors_and_mark_up(tmp_path):
-    """Sacremoses does the same."""
+    """sacremoses leaves them, too."""
     sacremoses = pytest.importorskip("sacremoses")
     path = tmp_path / "model"
     path.write_text("Anna (3/3)\nthe (5/5)\n<B> (2/2)\n", encoding="utf-8")
@@ -199,7 +199,7 @@ def test_languages_that_are_not_complete_are_refused():
 
 
 def tables(language="en"):
-    """Tables of a tokeniser without sacremoses."""
+    """Return the tables of a tokeniser, without sacremoses."""
     characters = [chr(code) for code in range(32, 0x400)]
     kinds = {"alnum": str.isalnum, "alpha": str.isalpha, "lower": str.islower, "number": str.isnumeric}
     classes = {name: moses.ranges(filter(kind, characters)) for name, kind in kinds.items()}
@@ -251,7 +251,7 @@ def test_a_package_reads_and_writes_raw_text(tmp_path):
 
 @pytest.mark.parametrize("languages", [("en+x", "бг"), ("бг", "ру")])
 def test_what_export_writes_is_read_whatever_the_languages_are_called(languages, tmp_path):
-    """The runtime refuses most names of files, and fairseq takes any name for a language."""
+    """The runtime refuses most names of files, but fairseq accepts any name of a language."""
     pytest.importorskip("sacremoses")
     (tmp_path / "case").write_text("Ant (3/4) ant (1)\n")
     nothing = dict.fromkeys(field.name for field in dataclasses.fields(export.Options))
@@ -292,4 +292,4 @@ def test_lower_case(tmp_path):
     assert translator.translate(["The RED İ ΑΣ"])[0].source == ["the", "red", "i̇", "ας", "</s>"]
     text["tokenizer"] = {"kind": "moses", "hyphens": False, "escape": True, "source": "en.json", "target": "en.json"}
     translator = runtime.Translator(packages.write(tmp_path, text=text, files={"en.json": tables()}))
-    assert translator.translate(["No. 5"])[0].source == ["no", ".", "5", "</s>"]  # No is an abbreviation, no is none
+    assert translator.translate(["No. 5"])[0].source == ["no", ".", "5", "</s>"]  # "no." is no abbreviation

@@ -1,4 +1,4 @@
-"""The runtime as a program: lines, and a server."""
+"""The runtime as a program: it translates lines, or serves requests."""
 
 import http.client
 import json
@@ -114,7 +114,7 @@ def test_streams_that_fail_get_a_sentence(package, streams, program, begins, sta
 
 
 def test_files_instead_of_standard_input(package, tmp_path):
-    """A file ends a line, and messages name it; what cannot be read is said before anything is translated."""
+    """The end of a file ends a line, and messages name the file; an unreadable file is refused before translation."""
     first, second = tmp_path / "first", tmp_path / "second"
     first.write_bytes(b"the red\ndogs")
     second.write_bytes(b"\xef\xbb\xbfthe tree\n\xff\n")
@@ -127,7 +127,7 @@ def test_files_instead_of_standard_input(package, tmp_path):
     assert (made.returncode, made.stderr.decode()) == (1, f"{second}: line 2 is not translated: it is not UTF-8\n")
     made = run(package, first, "-", given="saw\n")
     assert made.stdout.decode().splitlines() == ["the red", "dogs", "saw"]
-    made = run(package, first, "/proc/self/mem")  # which opens, and cannot be read
+    made = run(package, first, "/proc/self/mem")  # it opens, but cannot be read
     assert made.returncode == 2 and b"error: /proc/self/mem cannot be read" in made.stderr
     for missing in (tmp_path / "none", tmp_path):
         made = run(package, first, missing)
@@ -141,7 +141,7 @@ def test_files_instead_of_standard_input(package, tmp_path):
 
 @pytest.mark.parametrize("options", [[], ["--n-best", "2"], ["--attention", "--beam", "3"], ["--keep-unk"]])
 def test_the_subcommand_does_the_same(package, options, capfdbinary, tmp_path):
-    """Whose code it is."""
+    """The subcommand runs the same code."""
     (tmp_path / "text").write_text("the red\n\nzebra dogs\n")
     assert command.main(["translate", *map(str, [package, tmp_path / "text", *options])]) == 0
     assert capfdbinary.readouterr() == (run(package, *options, tmp_path / "text").stdout, b"")
@@ -151,10 +151,10 @@ def test_the_subcommand_does_the_same(package, options, capfdbinary, tmp_path):
 
 @pytest.mark.parametrize("asked, status", [([], 0), (["--beam", "99"], 2)])
 def test_the_subcommand_leaves_the_signals_of_its_caller(package, asked, status, tmp_path):
-    """Else the next broken connection ends that process, as it did a worker of these tests."""
+    """Otherwise the next broken connection would end the calling process."""
     (tmp_path / "text").write_text("the red\n")
     numbers = (signal.SIGINT, signal.SIGPIPE)
-    assert signal.getsignal(signal.SIGPIPE) is signal.SIG_IGN  # whatever test came before
+    assert signal.getsignal(signal.SIGPIPE) is signal.SIG_IGN  # as Python sets it, and after any other test
     before = [signal.getsignal(number) for number in numbers]
     assert command.main(["translate", *map(str, [package, tmp_path / "text", *asked])]) == status
     assert [signal.getsignal(number) for number in numbers] == before
@@ -271,7 +271,7 @@ def test_requests_are_bounded(served):
 
 
 def test_a_client_may_take_its_time_with_a_large_answer(package):
-    """It has to take a part of the answer within the patience, and not the whole answer."""
+    """Each part of the answer has to be taken within the patience, not the complete answer."""
     serving = Serving(package, patience=1.0)
     body = json.dumps({"lines": ["the red " * 24] * 30, "beam": 8, "n_best": 8, "attention": True}).encode()
     connection = socket.socket()
@@ -302,7 +302,7 @@ def test_clients_that_send_nothing_do_not_stop_the_others(served):
     assert served.ask({"text": "the red"})[0] == 200
     slow += [served.open(b"POST /tr") for _ in range(40)]
     deadline = time.monotonic() + 20
-    while True:  # at first all connections are taken; those who send nothing lose theirs
+    while True:  # at first all connections are in use; then clients that send nothing lose theirs
         try:
             assert served.ask({"text": "the red"})[0] == 200
             break
@@ -316,7 +316,7 @@ def test_clients_that_send_nothing_do_not_stop_the_others(served):
 @pytest.mark.slow
 @pytest.mark.more
 def test_ten_thousand_requests(served):
-    """By eight clients at a time; none is lost, and memory does not grow with them."""
+    """Eight clients ask at the same time; no request is lost, and memory does not grow."""
     failed = []
 
     def memory():

@@ -43,7 +43,7 @@ def test_a_translation_has_text_score_symbols_and_attention(translator):
 
 
 def test_the_graph_gets_what_the_manifest_says(tmp_path, monkeypatch):
-    """Sources padded on the right, and each sentence's own limit."""
+    """Sources are padded on the right, and each sentence has its limit of length."""
     search = dict(search__min_len=2, search__unkpen=0.5, search__max_len_a=2.0, search__max_len_b=1)
     translator = runtime.Translator(packages.write(tmp_path, **search))
     seen, run = [], translator.session.run
@@ -60,7 +60,7 @@ def test_the_graph_gets_what_the_manifest_says(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("lenpen", [0.0, 1.0, 2.5])
 def test_n_best_lists_are_read_as_the_format_reads_them(translator, monkeypatch, lenpen):
-    """Hypotheses of unequal lengths, back-pointers that cross, and scores in any order."""
+    """Hypotheses have unequal lengths, back-pointers cross, and scores come in any order."""
     rng = np.random.default_rng(1)
     T, B, k, S, size = 7, 3, 4, 5, len(translator.target)
     out = {name: rng.integers(0, k, (T, B, k)) for name in ("parents", "ended_parents")}
@@ -97,7 +97,7 @@ def test_a_model_that_copies_prefers_words_that_the_dictionary_lacks(translator,
     arguments = (["the", "zebra", "gnu"], 0, True, 0.0, [3, 3], [0.0, 0.0], attention, None)
     assert translator._hypothesis(*arguments).symbols == ["the", "the"]
     monkeypatch.setitem(translator.manifest, "copies", True)
-    # nothing that it lacks has a weight in the second row
+    # in the second row, no word that the dictionary lacks has a weight
     assert translator._hypothesis(*arguments).symbols == ["zebra", "the"]
 
 
@@ -127,7 +127,7 @@ def test_characters_are_read_and_written(tmp_path):
     ],
 )
 def test_strings_are_split_by_their_dictionary(tmp_path, units, expected):
-    """What is unknown is a symbol, too, and is copied; a translation is composed."""
+    """Unknown text is split into symbols, too, and copied; a translation is composed."""
     symbols = [*SPECIAL, " ", *packages.STRINGS[units]]
     about = dict(source__units=units, target__units=units)
     translator = runtime.Translator(packages.write(tmp_path, source=symbols, target=symbols, **about))
@@ -138,7 +138,7 @@ def test_strings_are_split_by_their_dictionary(tmp_path, units, expected):
 
 
 def one_hypothesis(words, **attention):
-    """A graph's outputs for one sentence and a beam of 1: these words, the last of which ends the translation."""
+    """Return a graph's outputs for one sentence and a beam of 1: ``words``, of which the last ends the translation."""
     shape = (len(words), 1, 1)
     out = {name: np.zeros(shape, np.int64) for name in ("parents", "ended_parents")}
     out |= {name: np.zeros(shape, np.float32) for name in ("scores", "ended_scores")}
@@ -147,7 +147,7 @@ def one_hypothesis(words, **attention):
 
 
 def featured(folder, after=False, units="graphemes", **more):
-    """A translator of sources with features, whose indices come after those of the source or before them."""
+    """Return a translator of sources with features, whose indices come after those of the source or before them."""
     known = [*SPECIAL, *packages.FEATURED]
     about = dict(format=2, source__units=units, target__units=units, source__features=known.index("[N]"), **more)
     return runtime.Translator(packages.write(folder, source=known, target=known, source__features_after=after, **about))
@@ -164,7 +164,7 @@ def featured(folder, after=False, units="graphemes", **more):
     ("graphemes", "ab\te\u0301", "[é] | a b"),
 ])  # fmt: skip
 def test_features_are_read_in_the_order_of_the_dictionary(tmp_path, after, units, line, expected):
-    """Each once; letters that look like one are none."""
+    """Each feature is read once; letters that look like a feature are letters."""
     translator = featured(tmp_path, after, units)
     features, letters = (part.split() for part in expected.split("|"))
     assert translator.symbols(line, 1) == [*features, *letters]
@@ -209,7 +209,7 @@ def test_features_that_cannot_be_read(tmp_path, line, message):
 
 
 def test_japanese_is_read_and_written_by_characters(tmp_path):
-    """Whatever spaces are in it."""
+    """Spaces within a line are kept; those at its ends are removed."""
     symbols = [*SPECIAL, " ", *sorted({*"猫が好きです。はい"})]
     about = dict(source__units="characters", target__units="characters", source__end=[4, 2])
     translator = runtime.Translator(packages.write(tmp_path, source=symbols, target=symbols, **about))
@@ -293,7 +293,7 @@ def test_dictionaries_of_the_two_sides_differ(tmp_path):
 
 
 def test_of_a_symbol_that_is_there_twice_the_last_counts(tmp_path):
-    """As of a line with #fairseq:overwrite in a dictionary of fairseq's."""
+    """A line with #fairseq:overwrite in fairseq's dictionaries makes such symbols."""
     source, target = [*SPECIAL, *WORDS, WORDS[0]], [*SPECIAL, *WORDS, "again"]
     translator = runtime.Translator(packages.write(tmp_path, source=source, target=target))
     assert translator.translate([WORDS[0]])[0].text == "again"
@@ -335,7 +335,7 @@ def test_onnxruntime_gets_so_many_threads(tmp_path, monkeypatch, threads, capfd)
 
 
 def test_a_refused_line_is_remembered_to_the_end(tmp_path, capfd):
-    """Further files are translated all the same."""
+    """Later files are still translated."""
     (tmp_path / "first").write_bytes(b"\xff\n")
     (tmp_path / "second").write_bytes(b"the red\n")
     package = packages.write(tmp_path / "package")
@@ -376,7 +376,7 @@ def large(values):
 
 
 def below_zero(values):
-    """They would be read from the end."""
+    """Return indices that would be read from the end."""
     return values * 0 - 1
 
 
@@ -393,7 +393,7 @@ def below_zero(values):
     *((fault, below_zero) for fault in ("words", "parents", "ended_parents")),
 ])  # fmt: skip
 def test_outputs_that_the_format_does_not_allow_are_refused(translator, monkeypatch, fault, change):
-    """A graph of two levels is read as it is, also with an output that is not known, and refused when it is damaged."""
+    """A graph of two levels is read, also with an unknown output, and refused if it is damaged."""
     session, damaged = translator.session, False
     run, outputs = (
         session.run,
@@ -423,7 +423,7 @@ def test_a_length_penalty_of_any_size_takes_no_time(tmp_path, lenpen):
 
 
 def test_a_request_may_have_a_beam_up_to_a_limit(tmp_path):
-    """Or up to the package's own, where that is wider."""
+    """The limit is the package's beam if that is wider."""
     for own, most in ((2, 32), (40, 40)):
         package = packages.write(tmp_path / str(own), search__beam=own, search__largest_beam=50)
         desk = runtime.Desk(runtime.Translator(package))
@@ -441,7 +441,7 @@ def test_an_answer_names_the_line_that_is_refused(tmp_path, attention):
 
 
 def test_a_message_obeys_nobody(tmp_path, capfd):
-    """A message shows escapes instead of characters that a terminal obeys."""
+    """A message shows escapes instead of control characters, which a terminal would obey."""
     featured(tmp_path)
     (tmp_path / "text").write_text("ab\t\x1b[31mé\rX\n", encoding="utf-8")
     assert runtime.main([str(tmp_path), str(tmp_path / "text")]) == 1

@@ -30,13 +30,13 @@ from fairseq_attnvariants.tasks.char_translation import CharTranslationConfig
 from fairseq_attnvariants.tasks.character_dictionary import single_spaced, to_characters
 
 ANY = st.text(st.characters(exclude_categories=("Cs",)))
-# what is white space to Python, or invisible, but a character here
+# white space in Python, or invisible, but characters here
 ODD = "\u00a0\u0085\u2028\u2029\u3000\ufeff\u200b\x00\x1c\x1f"
 TEXT = st.text(st.sampled_from("ab<s>#é\u0301猫🐈" + ODD + "  \t\n\r\v\f"))
 
 
 def with_spaces(text):
-    """Runs of white space joined, as bytes.split sees them: ASCII's alone."""
+    """Join runs of white space as bytes.split finds them, which knows only ASCII's."""
     return b" ".join(text.encode().split()).decode()
 
 
@@ -78,7 +78,7 @@ class TestDictionary:
         assert (tmp_path / "dict.txt").read_text() == "<space> 3\na 2\nb 1\n"
         stock = Dictionary.load(str(tmp_path / "dict.txt"))
         assert stock.index("<space>") == characters.space() and stock.index("b") == characters.index("b")
-        # so that a model is refused where --task char_translation was forgotten
+        # so that a model is refused if --task char_translation is missing
         assert not torch.equal(fingerprint(stock), fingerprint(characters))
 
     def test_unknown_characters(self):
@@ -136,7 +136,7 @@ class TestBuildDictionary:
 
     @pytest.fixture
     def file(self, tmp_path):
-        """400 characters, the earlier the more frequent, and no space."""
+        """Text of 400 characters, earlier ones more frequent, without spaces."""
         lines = ["".join(self.ALPHABET[:n]) for n in range(1, 401)]
         (tmp_path / "text").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
         return str(tmp_path / "text")
@@ -150,7 +150,7 @@ class TestBuildDictionary:
         assert len(CharTranslationTask.build_dictionary([file], nwords=1000, padding_factor=1)) == 405
 
     def test_the_frequent_ones_of_all_files(self, file, tmp_path):
-        """The first character has been there 400 times, and each that follows once less."""
+        """The first character occurs 400 times, and each later one once less than the one before."""
         found = CharTranslationTask.build_dictionary([file], threshold=390, padding_factor=1)
         assert found.symbols[4:] == [" ", *self.ALPHABET[:11]]
         (tmp_path / "more").write_text(self.ALPHABET[50] * 100 + "\n", encoding="utf-8")
@@ -164,7 +164,7 @@ def task(alphabet="ab ", **options):
 
 
 def loaded(folder, sources, targets, split="train", **options):
-    """A task with one split, read from raw text."""
+    """Return a task with one split, read from raw text."""
     for side, lines in (("xx", sources), ("yy", targets)):
         (folder / f"{split}.xx-yy.{side}").write_text("".join(line + "\n" for line in lines))
     options |= dict(data=str(folder), source_lang="xx", target_lang="yy", dataset_impl="raw")
@@ -175,7 +175,7 @@ def loaded(folder, sources, targets, split="train", **options):
 
 class TestSpaceBeforeEOS:
     def test_sources_for_inference(self):
-        """Every source ends in one space and EOS, however often its tokens are used, and its size counts them."""
+        """Every source ends in one space and EOS, even if its tokens are used repeatedly, and its size counts them."""
         translation = task()
         tokens, lengths = translation.get_interactive_tokens_and_lengths(["ab", "", " a b "], lambda line: line)
         for _ in range(2):
@@ -208,7 +208,7 @@ class TestSpaceBeforeEOS:
 class TestLengths:
     @pytest.fixture
     def kept(self, tmp_path):
-        """Which pairs of some lengths are kept."""
+        """Return a function that says which pairs of some lengths are kept."""
 
         def keep(lengths, split, ignore, trains=True, **options):
             translation = loaded(tmp_path, *(["a" * n for n in side] for side in zip(*lengths)), split, **options)
@@ -275,7 +275,7 @@ class TestLengths:
         assert dataset.collater([dataset[0], dataset[1]])["constraints"].tolist() == constraints.tolist()
 
     def test_generation_beyond_200_symbols(self):
-        """A model that never ends a translation stops at the limit and not at 200."""
+        """A translation that a model never ends stops at the limit, not at 200."""
         translation = task()
         model = build("rnnsearch", translation)
         model.decoder.output_projection.bias.data[translation.target_dictionary.index("a")] = 50
@@ -291,7 +291,7 @@ REFERENCES = ["the cat sat down", "nothing here", "a dog runs in the big park ."
 
 
 class TestScores:
-    """BLEU and chrF of validation are those of the whole corpus, however it is cut up."""
+    """BLEU and chrF of validation are those of the full corpus, for any division into batches and processes."""
 
     def reduced(self, translation, steps):
         with metrics.aggregate() as found:
@@ -309,14 +309,14 @@ class TestScores:
                 texts = [HYPOTHESES[i] for i in chosen], [REFERENCES[i] for i in chosen]
                 counts = {key: n for score in translation.scores for key, n in score.counts(*texts).items()}
                 outputs.append({"loss": 0.0, "ntokens": 1, "nsentences": 1, "sample_size": 1, **counts})
-        if by_processes:  # as fairseq adds them up, in float64
+        if by_processes:  # as fairseq sums them, in float64
             outputs = [{key: torch.tensor(float(sum(log[key] for log in outputs))).double() for key in outputs[0]}]
         found = self.reduced(translation, [[log] for log in outputs]).get_smoothed_values()
         assert found["bleu"] == round(sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES]).score, 2) > 0
         assert found["chrf"] == round(sacrebleu.corpus_chrf(HYPOTHESES, [REFERENCES]).score, 2) > 0
 
     def test_tokens_are_scored_as_they_are(self):
-        """--eval-tokenized-bleu asks for it."""
+        """--eval-tokenized-bleu does this."""
         texts, found = (["the cat sat down."], ["the cat sat down ."]), []
         for tokenized in (False, True):
             translation = task(eval_tokenized_bleu=tokenized)
@@ -349,7 +349,7 @@ class TestScores:
         assert log["_bleu_2"] == 0
 
     def test_text_is_detokenised_and_shown(self, monkeypatch, caplog):
-        """The best hypothesis is, and with --eval-bleu-print-samples the first sentence is logged."""
+        """The best hypothesis and the target are detokenised; --eval-bleu-print-samples logs the first sentence."""
         translation = task(eval_bleu=True, eval_bleu_print_samples=True)
         first, second = (translation.target_dictionary.encode_line(text, add_if_not_exist=False) for text in "ab")
         monkeypatch.setattr(translation, "inference_step", lambda *_: [[{"tokens": first}, {"tokens": second}]])
@@ -366,7 +366,7 @@ SPLITS = {
     "test": [(line, line) for line in ODD_LINES],
 }
 TASK = ["--user-dir", USER_DIR, "--task", "char_translation"]
-# longer than fairseq's 200 symbols would be slow, as long as the model does not know where to stop
+# more than fairseq's 200 symbols would be slow, because the model has not yet learned to stop
 SHORT = ["--max-len-a", "0", "--max-len-b", "30"]
 
 
@@ -398,7 +398,7 @@ def generate(data, path, *more):
 
 
 def lines(output, mark):
-    """The text of the lines with a mark, by sentence; the text itself may hold what Python takes for a line's end."""
+    """Return the texts of the lines with a mark, by sentence; a text may contain other line separators."""
     rows = (line.split("\t") for line in output.split("\n") if line.startswith(f"{mark}-"))
     return [text for _, text in sorted((int(head[2:]), fields[-1]) for head, *fields in rows)]
 
@@ -410,7 +410,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained(data, tmp_path_factory):
-    """The folder of a run over two epochs, the second of them resumed, and the two logs."""
+    """The folder of a training of two epochs, of which the second is resumed, and the two logs."""
     folder = tmp_path_factory.mktemp("trained")
     return folder, train(data, folder, "--max-epoch", "1"), train(data, folder, "--max-epoch", "2")
 
@@ -480,7 +480,7 @@ class TestSubwords:
 @pytest.mark.commands
 @pytest.mark.parametrize("arch", ["char2char", "character"])
 def test_other_architectures_on_characters(arch, data, tmp_path):
-    """They train, and alignments count a source's symbols: its characters, a space and EOS."""
+    """Models train, and alignments count a source's symbols: its characters, a space and EOS."""
     small = "--encoder-filters 4-4-4 --encoder-highway-layers 1 --encoder-layers 1 --decoder-layers 2"
     train(data, tmp_path, *small.split(), "--max-update", "3", arch=arch)
     output = generate(data, tmp_path / "checkpoint_last.pt", "--print-alignment", "soft")

@@ -1,4 +1,4 @@
-"""The coverage penalty of a search, against loops over words (Wu et al. 2016, equation 14)."""
+"""The coverage penalty of a search equals loops over words (Wu et al. 2016, equation 14)."""
 
 import contextlib
 import math
@@ -29,7 +29,7 @@ def sample():
 
 
 def penalty(attention, tokens):
-    """Of ``S x T`` weights."""
+    """Return the penalty of attention, ``S x T``."""
     total = 0.0
     for token, weights in zip(tokens.tolist(), attention.tolist()):
         if token != 1:
@@ -40,7 +40,7 @@ def penalty(attention, tokens):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*VARIANTS, *COMPOSED])
 def test_a_score_is_probabilities_and_the_penalty(name, sample):
-    """Of every hypothesis of a beam: with forced decoding, and its own attention."""
+    """Each hypothesis of a beam has the score of forced decoding plus the penalty of its attention."""
     model = build(name, scale=0.5, coverage_penalty=STRENGTH).eval()
     tokens, lengths = sample["net_input"].values()
     least = []
@@ -58,7 +58,7 @@ def test_a_score_is_probabilities_and_the_penalty(name, sample):
 
 
 def test_probabilities_have_no_penalty(sample):
-    """A step's logarithms have it, each by as much."""
+    """A step's logarithms have the penalty, the same for all words."""
     model = build("dl4mt", scale=0.5, coverage_penalty=STRENGTH).eval()
     encoded = model.encoder(**sample["net_input"])
     step = model.decoder(torch.full((3, 1), 2), encoded, incremental_state={})
@@ -79,7 +79,7 @@ def test_it_prefers_hypotheses_that_cover_more(sample):
 
 
 def test_ensembles_and_shortlists(sample):
-    """As the search of models that give the other words no probability."""
+    """Results equal those of models that give other words no probability."""
     task, found = Task(), []
     pairs = iter([Candidate("w1", "v1", 1, 1.0)])
     shortlist = Shortlist(pairs, task.source_dictionary, task.target_dictionary, size=1, frequent=0)
@@ -109,7 +109,7 @@ def test_the_order_of_an_ensemble_does_not_matter(sample):
 
 
 def test_sampling_is_refused(runs):
-    """In the place of samples from what is left of the probabilities."""
+    """Samples would be drawn from probabilities that the penalty has changed."""
     task = TranslationTask.setup_task(TranslationConfig(data=str(runs.data), source_lang="xx", target_lang="yy"))
     for strength in (0.0, STRENGTH):
         models = [build("dl4mt", task), build("dl4mt", task, coverage_penalty=strength)]

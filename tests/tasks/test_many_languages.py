@@ -1,4 +1,4 @@
-"""One model of several language pairs, by fairseq's own task."""
+"""fairseq's task trains one model of several language pairs."""
 
 import os
 import random
@@ -27,7 +27,7 @@ def test_a_task_of_other_architectures_is_refused(task):
 
 @pytest.mark.more
 def test_the_recipe(tmp_path, warm):
-    """Of two pairs, words backwards and words in capitals: the model of both knows from the token which is wanted."""
+    """One pair reverses lines, the other replaces a letter; a token selects the target language."""
     generator = random.Random(1)
     for split, count in (("train", 200), ("val", 12), ("test", 12)):
         lines = [" ".join(generator.choices(corpus.WORDS, k=generator.randint(1, 4))) for _ in range(count)]

@@ -1,4 +1,4 @@
-"""Search among the words that can come, against the stock search of a model that gives the others no probability."""
+"""Search with a shortlist equals the stock search of a model that gives other words no probability."""
 
 import argparse
 
@@ -22,7 +22,7 @@ from fairseq_attnvariants.tasks.shortlist_translation import ShortlistTranslatio
 WORDS = 37  # target words: no other size here is as large
 SOURCE, TARGET = dictionary(), dictionary(WORDS - 4, "v")
 ON_WORDS = [name for name in VARIANTS if not name.startswith("ava")]
-# v0 .. v5 are every source word's, in turn
+# source words have three of v0 .. v5 each, in turn
 ROWS = [Candidate(f"w{i}", f"v{(i + k) % 6}", 10 - k, 0.5 - k / 10) for i in range(20) for k in range(3)]
 
 
@@ -54,7 +54,7 @@ def models(name, count=1, **options):
 
 
 def stock(models_, **options):
-    """fairseq's own generator, as its commands build it."""
+    """Return fairseq's generator, as its commands build it."""
     task = argparse.Namespace(target_dictionary=TARGET)
     options = {"beam": 4, "max_len_b": 8, **options}
     return FairseqTask.build_generator(task, models_, argparse.Namespace(**options))
@@ -65,7 +65,7 @@ def short(models_, size=2, frequent=0, **options):
 
 
 def allowed(sample, size=2, least=8):
-    """The symbols of the list, by another way."""
+    """Return the symbols of the list, computed in another way."""
     words = {SOURCE[token] for token in sample["net_input"]["src_tokens"].flatten().tolist()}
     own = {f"v{(int(word[1:]) + k) % 6}" for word in words if word[0] == "w" for k in range(size)}
     counts = {f"v{i}": sum(row.links for row in ROWS if row.target == f"v{i}") for i in range(WORDS - 4)}
@@ -74,7 +74,7 @@ def allowed(sample, size=2, least=8):
 
 
 def forbid(models_, symbols):
-    """Leave only these symbols any probability."""
+    """Give all other symbols no probability."""
     for model in models_:
         layer = vars(model.decoder)["_modules"].get("output_projection") or model.decoder.fc_out
         absent = sorted(set(range(WORDS)) - set(symbols))
@@ -146,7 +146,7 @@ def test_constraints_are_in_the_list(sample, constraints):
 
 
 def test_a_list_of_all_words_changes_no_bit(sample):
-    """Its own arithmetic too: a model that is cut to all words but the last, which it never gives anyway."""
+    """A model that is cut to all words except the last gives the same logits, up to rounding."""
     generator = short(models("dl4mt"), frequent=WORDS)
     assert_equal(generator.generate([], sample), stock(models("dl4mt")).generate([], sample), exactly=True)
     [model] = models("dl4mt")
@@ -157,13 +157,13 @@ def test_a_list_of_all_words_changes_no_bit(sample):
 
 
 def test_a_stock_lstm_without_a_vocabulary_layer_is_cut(sample):
-    """With tied embeddings it multiplies with their matrix."""
+    """With tied embeddings, the model multiplies by their matrix."""
     model, source = lstm(0, tied=True).eval(), sample["net_input"]
     assert not hasattr(model.decoder, "fc_out")
     some, previous = cut(model, torch.arange(WORDS - 1)), torch.tensor([[2, 7]] * 3)
     whole, found = (one(source["src_tokens"], source["src_lengths"], previous)[0] for one in (model, some))
     torch.testing.assert_close(found, whole[..., :-1])
-    model.decoder.adaptive_softmax = torch.nn.Module()  # its clusters are of ranges of words
+    model.decoder.adaptive_softmax = torch.nn.Module()  # its clusters are ranges of words
     with pytest.raises(ValueError, match="--shortlist cannot cut the vocabulary of a LSTMDecoder"):
         cut(model, torch.arange(WORDS - 1))
 
@@ -176,7 +176,7 @@ def test_what_cannot_come_is_never_chosen(sample, options):
     symbols = allowed(sample, least=9 if "sampling_topk" in options else 8)
     [model] = models("dl4mt")
     with torch.no_grad():
-        model.decoder.output_projection.bias[sorted(set(range(WORDS)) - symbols)] = 50.0  # and would be by all else
+        model.decoder.output_projection.bias[sorted(set(range(WORDS)) - symbols)] = 50.0  # stock search chooses them
     for _ in range(5):
         found = short([model], **options).generate([], sample)
         assert {t for sentence in found for h in sentence for t in h["tokens"].tolist()} <= symbols
@@ -237,7 +237,7 @@ def test_a_table_that_is_none(tmp_path, line):
 
 
 def test_a_table_may_be_a_stream(tmp_path):
-    """Such as ``<(zcat shortlist.tsv.gz)``; a folder or nothing is named."""
+    """A stream is, for example, ``<(zcat shortlist.tsv.gz)``; a folder or a missing file is named."""
     assert list(read_candidates(pipe_of(b"w0\tv0\t1\t0.5\n"))) == [Candidate("w0", "v0", 1, 0.5)]
     for path, message in ((tmp_path, "Is a directory"), (tmp_path / "none", "there is no such file")):
         with pytest.raises(ValueError, match=message):
@@ -245,7 +245,7 @@ def test_a_table_may_be_a_stream(tmp_path):
 
 
 def test_a_line_of_other_bytes_is_left_out(tmp_path):
-    """It is a word that no dictionary has."""
+    """No dictionary has its word."""
     (tmp_path / "table").write_bytes(b"w\xff\tv0\t1\t0.5\nw0\tv1\t1\t0.5\n")
     shortlist = Shortlist(read_candidates(tmp_path / "table"), SOURCE, TARGET, 1, 0)
     assert [TARGET[symbol] for symbol in shortlist.symbols(torch.tensor([SOURCE.index("w0")])).tolist()[4:]] == ["v1"]
@@ -253,7 +253,7 @@ def test_a_line_of_other_bytes_is_left_out(tmp_path):
 
 def test_a_model_that_cannot_be_cut_is_refused_at_the_start():
     model = lstm(0)
-    model.decoder.fc_out = torch.nn.Linear(6, WORDS + 1)  # a row more than there are words
+    model.decoder.fc_out = torch.nn.Linear(6, WORDS + 1)  # one more row than there are words
     with pytest.raises(ValueError, match="--shortlist cannot cut the vocabulary of a LSTMDecoder"):
         short([model])
 
@@ -265,7 +265,7 @@ def test_a_table_of_other_words():
 
 @pytest.fixture(scope="module")
 def table(runs, tmp_path_factory):
-    """Of the corpus, whose targets are its sources backwards."""
+    """The shortlist's table of the corpus, whose targets are reversed sources."""
     folder = tmp_path_factory.mktemp("table")
     (folder / "links").write_text(reversed_links(runs.text / "train.xx"))
     names = [runs.text / "train.xx", runs.text / "train.yy", "--alignments", folder / "links"]
@@ -285,7 +285,7 @@ def test_sizes_of_the_list(table):
 
 
 def test_the_commands(runs, table):
-    """As many translations as are asked for; with a list of all words those of the stock task."""
+    """Commands print as many translations as requested; with a list of all words, those of the stock task."""
     common = ["--user-dir", USER_DIR, "--path", runs.rnnsearch / "checkpoint_last.pt", "--cpu", "--beam", "2"]
     common += ["--task", "shortlist_translation"]
     lists = ["--shortlist", table, "--shortlist-size", "1", "--shortlist-frequent", "0"]
@@ -339,7 +339,7 @@ def test_from_python(runs, table):
 
 
 def test_the_first_symbol_is_in_the_list(sample):
-    """Some tasks begin with a language, for example."""
+    """Some tasks start a target with its language, for example."""
     found = short(models("dl4mt")).generate([], sample, bos_token=36)
     symbols = allowed(sample)
     assert 36 not in symbols

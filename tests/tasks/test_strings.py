@@ -1,4 +1,4 @@
-"""String transduction: tables in, strings out, by fairseq's commands and by the one command of this package."""
+"""String transduction reads tables and writes strings, with fairseq's commands and with ``strings``."""
 
 import dataclasses
 import errno
@@ -47,7 +47,7 @@ class TestTables:
         return read_table(str(path), columns, **options).rows
 
     def test_rows(self, tmp_path):
-        """A byte order mark, ends of lines of Windows, spaces at ends and a missing last end of line say nothing."""
+        """A byte order mark, Windows line ends, spaces at ends and a missing last line end do not change the rows."""
         plain = self.read(tmp_path, "talo\ttalossa\nyö\työssä\n")
         assert [row[:2] for row in plain] == [("talo", "talossa"), ("yö", "yössä")]
         for same in (
@@ -115,7 +115,7 @@ class TestTables:
         ],
     )
     def test_tags(self, text, expected):
-        """A set, which its own text says once more."""
+        """Tags are a set; joined with semicolons, they give the same set."""
         assert tags(text) == tuple(expected.split()) == tags(";".join(expected.split()))
 
     @pytest.mark.parametrize("text", ["N(", "N)", "(PL)", "A(B", "A(B))", "A;(B)"])
@@ -219,7 +219,7 @@ class TestDictionary:
         assert [path.name for path in tmp_path.iterdir()] == ["train.tsv"]
 
     def test_features_that_the_dictionary_lacks(self, tmp_path, caplog):
-        """As with symbols: refused in training, and counted elsewhere."""
+        """Unknown features are refused in training, and counted elsewhere, as unknown symbols are."""
         (tmp_path / "train.tsv").write_text("ab\tb\tN;PL\n")
         options = dict(data=str(tmp_path), features_column=3, train_subset="train", required_seq_len_multiple=1)
         task = StringTransductionTask.setup_task(StringTransductionConfig(**options))
@@ -249,7 +249,7 @@ class TestScores:
 
 
 def prepared(data, **more):
-    """The job of a folder's tables, which are not trained on."""
+    """Return the job of a folder's tables, without training."""
     options = {field.name: getattr(Options, field.name, None) for field in dataclasses.fields(Options)}
     train, dev, test = (str(data / f"{name}.tsv") for name in ("train", "valid", "test"))
     options |= dict(output=str(data / "out"), others=[], seeds=[1], train=train, dev=dev, test=[test])
@@ -257,7 +257,7 @@ def prepared(data, **more):
 
 
 def write_tables(folder, train=60, features=False, separated=True):
-    """Words of up to four letters, and these with vowels doubled; with features, those of N;PL reversed."""
+    """Write tables of words of up to four letters; targets double vowels and, with N;PL as features, are reversed."""
     rng = random.Random(1)
     folder.mkdir(parents=True, exist_ok=True)
     for name, count in (("train", train), ("valid", 12), ("test", 12)):
@@ -277,7 +277,7 @@ FEATURES = "--target-column", "3", "--features-column", "2"
 
 
 def arguments(data, save, *more, arch="dl4mt"):
-    """The arguments of a short fairseq-train."""
+    """Return the arguments of a short fairseq-train."""
     found = [data, "--user-dir", USER_DIR, "--task", "string_transduction", "--arch", arch, *SIZES, "--save-dir", save]
     found += ["--optimizer", "adam", "--lr", "0.02", "--clip-norm", "1", "--batch-size", "8", "--cpu", "--seed", "5"]
     found += [
@@ -313,7 +313,7 @@ class TestCommands:
         assert sorted(path.name for path in data.glob("dict*")) == ["dict.source.txt", "dict.target.txt"]
 
     def test_generation(self, trained):
-        """No option of the task is given again; an ensemble and n-best go as ever."""
+        """Options of the task need not be repeated; ensembles and n-best lists work."""
         data, checkpoint, _ = trained
         options = "--scoring", "exact_match", "--beam", "3", "--nbest", "2"
         done = run("fairseq-generate", data, *GENERATE, "--path", f"{checkpoint}:{checkpoint}", *options)
@@ -355,7 +355,7 @@ class TestCommands:
 
     @pytest.mark.parametrize("arch, features", [("hard_monotone", "attended"), ("dl4mt", "prepended")])
     def test_features(self, tmp_path, arch, features):
-        """The checkpoint knows the columns; a line of fairseq-interactive is a word, a tab and its tags."""
+        """The checkpoint stores the columns; a line of fairseq-interactive is a word, a tab and its tags."""
         data = write_tables(tmp_path / "data", features=True)
         more = [*SPACED, *FEATURES, "--features", features, "--max-update", "3"]
         run("fairseq-train", *arguments(data, tmp_path / "run", *more, arch=arch))
@@ -376,7 +376,7 @@ class TestCommands:
         assert done.stdout.count("\nH-") == 2 and "\nT-" not in done.stdout
 
     def test_what_is_refused(self, trained, tmp_path):
-        """In one sentence, before anything is written."""
+        """A refusal is one sentence, before anything is written."""
         data, checkpoint, _ = trained
         broken = write_tables(tmp_path / "broken")
         (broken / "train.tsv").write_text("ab\taa b\nab\n")
@@ -439,7 +439,7 @@ def test_a_training_that_diverges_is_told(tmp_path, monkeypatch, capsys, updates
 
 
 def test_tables_may_be_streams(tmp_path):
-    """They can be read once."""
+    """Streams can be read only once."""
 
     def stream(name):
         return pipe_of((data / f"{name}.tsv").read_bytes())
@@ -451,7 +451,7 @@ def test_tables_may_be_streams(tmp_path):
 
 
 def strings(folder, *more, **options):
-    """The one command, on the tables of a folder."""
+    """Run the subcommand strings on the tables of a folder."""
     tables = [folder / f"{name}.tsv" for name in ("train", "valid", "test")]
     return run("fairseq-attnvariants", "strings", *tables, "--cpu", *more, **options)
 
@@ -524,7 +524,7 @@ class TestStrings:
         assert not (tmp_path / "out").exists()
 
     def test_a_table_may_have_the_name_of_a_split(self, tmp_path):
-        """fairseq takes valid2 for another validation set, which was forgotten."""
+        """fairseq would read a split valid2 as another validation set."""
         data = write_tables(tmp_path / "words")
         tables = [data / "train.tsv", data / "valid.tsv", (data / "test.tsv").rename(data / "valid2.tsv")]
         more = ["--output", tmp_path / "out", "--updates", "2", *QUICK]
@@ -542,7 +542,7 @@ class TestStrings:
             done = strings(data, *more, *other, check=False)
             assert done.returncode == 2 and "--arch dl4mt --updates 2" in done.stderr
             assert "give the former options, or another --output" in done.stderr and log.stat().st_mtime == kept
-        (tmp_path / "out" / "seed1" / "checkpoint_last.pt").unlink()  # the finished one is used without it
+        (tmp_path / "out" / "seed1" / "checkpoint_last.pt").unlink()  # a finished training is used without it
         assert "give the former options" in strings(data, *more, "--dropout", "0.5", check=False).stderr
         said = strings(data, *more, "--target-separator", "none", check=False).stderr
         assert "dict.target.txt are separated by ' ': give --target-separator space, or another --output" in said
@@ -554,7 +554,7 @@ class TestStrings:
         assert len((tmp_path / "out" / "new.tsv").read_text().splitlines()) == 2
 
     def test_a_model_that_copies_writes_letters_that_it_has_not_seen(self, tmp_path):
-        """After two updates it copies at random, and of these sources nothing but the unseen letter."""
+        """After two updates a model copies at random, and these sources contain only the unseen letter."""
         data, new = write_tables(tmp_path / "words", features=True, separated=False), tmp_path / "new.tsv"
         new.write_text("zzz\tN;PL\n")
         more = ["--output", tmp_path / "out", "--updates", "2", *QUICK, "--arch", "pointer_generator", "--nbest", "2"]
@@ -611,7 +611,7 @@ class TestStrings:
         assert "argument --max-source-positions: invalid int value: 'x'" in done.stderr
 
     def test_cells_are_written_as_they_were(self, tmp_path):
-        """In whatever form of Unicode: predictions alone are in NFC."""
+        """Only predictions are normalised to NFC."""
         data = write_tables(tmp_path / "words", features=True, separated=False)
         source = unicodedata.normalize("NFD", "éa")
         (data / "test.tsv").write_text(f"{source}\tN;PL\tx\n", encoding="utf-8")
@@ -629,7 +629,7 @@ class TestStrings:
 
     @pytest.mark.parametrize("arch", ["lstm", "transformer"])
     def test_architectures_of_fairseqs_own(self, tmp_path, arch):
-        """They get the options that they have."""
+        """They get only the options that they have."""
         data = write_tables(tmp_path / "words", features=True, separated=False)
         small = [] if arch == "lstm" else ["--encoder-layers", "1", "--decoder-layers", "1"]
         done = strings(data, "--output", tmp_path / "out", "--updates", "2", "--arch", arch, *small)
@@ -638,7 +638,7 @@ class TestStrings:
         assert "encoder_embed_dim=64" in log and ("encoder_hidden_size=128" in log) == (arch == "lstm")
 
     def test_decomposed(self, tmp_path):
-        """Syllables that training has not seen are made of jamo that it has; what is predicted is composed."""
+        """Syllables unseen in training consist of jamo seen in training; predictions are composed."""
         folder = tmp_path / "words"
         folder.mkdir()
         syllables = [chr(0xAC00 + 31 * k) for k in range(300)]
@@ -655,7 +655,7 @@ class TestStrings:
     @pytest.mark.slow
     @pytest.mark.more
     def test_interrupted(self, tmp_path):
-        """A kill in the middle, and the same command again: the same predictions as of one go."""
+        """The same command after a kill gives the predictions and weights of an uninterrupted run."""
         data = write_tables(tmp_path / "words")
         tables = [str(data / f"{name}.tsv") for name in ("train", "valid", "test")]
         more = ["--cpu", "--updates", "120", *QUICK, "--output"]
@@ -686,7 +686,7 @@ class TestStrings:
 
 
 def test_a_task_of_tables_here(tmp_path):
-    """Sizes, numbers and the columns that a checkpoint knows, without a command."""
+    """Without a command, test the symbols, the counts and the columns that a checkpoint stores."""
     data = write_tables(tmp_path / "data", features=True)
     cfg = StringTransductionConfig(data=str(data), target_column=3, features_column=2, target_separator="space")
     cfg.train_subset, cfg.required_seq_len_multiple = "train", 1
@@ -719,7 +719,7 @@ def test_a_task_of_tables_here(tmp_path):
     )
 
 
-# of which features change nothing, and what is for parts from outside alone
+# demands that features do not affect, and those on users' parts alone
 ELSEWHERE = ("compiled", "widths", "saved", "resumed", "in-place", "device")
 
 
@@ -732,7 +732,7 @@ def test_validation_of_a_text_without_targets_is_refused(kind):
 
 @cache
 def described(arch):
-    """A small model of sources with features, as ``fairseq-attnvariants check`` builds it."""
+    """Return a small model of sources with features, as ``fairseq-attnvariants check`` builds it."""
     return Subject(arch, ["--task", "string_transduction"])
 
 
@@ -749,7 +749,7 @@ def test_validation_searches_greedily():
 @pytest.mark.parametrize("demand", [name for name in DEMANDS if name not in ELSEWHERE])
 @pytest.mark.parametrize("arch", ["dl4mt", "ava", "char2char", "pointer_generator", "hard_attention", "hard_monotone"])
 def test_contract(arch, demand):
-    """What fairseq demands, of models whose sources have features."""
+    """Models whose sources have features hold the demands of fairseq."""
     assert described(arch).task.source_dictionary.first_feature
     found = DEMANDS[demand](described(arch))
     assert found.holds is True, found
@@ -790,13 +790,13 @@ def test_scores_of_seeds_their_mean_and_ranks_of_predictions(tmp_path, monkeypat
     assert [row[1:4] for row in rows] == [
         ("seed 1", 2, 50), ("seed 2", 2, 100), ("mean of seeds", 2, 75), ("ensemble", 2, 100)
     ]  # fmt: skip
-    assert tellings == [True, False, False]  # what is unseen in the table is said once
+    assert tellings == [True, False, False]  # unseen symbols of a table are reported once
     assert (tmp_path / "test.tsv").read_text() == "a\tx\nb\ty\n"
     assert (tmp_path / "test.nbest.tsv").read_text() == "a\tx\t1\t-1\na\tz\t2\t-1\nb\ty\t1\t-1\nb\tz\t2\t-1\n"
-    # ranks of a former search would be those of other predictions
+    # ranks of an earlier search would belong to other predictions
     assert [*transduction.results(job, Namespace(seeds=[1, 2], nbest=1, several_answers=False), "test", systems)]
     assert (tmp_path / "test.tsv").exists() and not (tmp_path / "test.nbest.tsv").exists()
-    (tmp_path / "data" / "test.tsv").write_text("a\nb\n")  # without targets the ensemble alone predicts
+    (tmp_path / "data" / "test.tsv").write_text("a\nb\n")  # without targets only the ensemble predicts
     tellings.clear()
     assert not [*transduction.results(job, Namespace(seeds=[1, 2], nbest=1, several_answers=False), "test", systems)]
     assert tellings == [True] and (tmp_path / "test.tsv").read_text() == "a\tx\nb\ty\n"
@@ -807,7 +807,7 @@ def test_scores_of_seeds_their_mean_and_ranks_of_predictions(tmp_path, monkeypat
     (True, [3, 200 / 3, 100 / 3, 100 * 2 / (2 + 4 + 2)]),
 ])  # fmt: skip
 def test_a_word_with_several_answers_is_right_if_one_is(several, expected):
-    """Words with other features are other words; the closest answer is the one that counts for SER."""
+    """Words with other features are other words; SER counts the closest answer."""
     rows = [Row("a", "xy", ("N",)), Row("a", "xyz", ("N",)), Row("b", "kkk"), Row("b", "xykl"), Row("a", "xy", ("V",))]
     found = [Sentence("", "", None, [Hypothesis("", "-1", "xy", None)])] * len(rows)
     assert transduction.score(Namespace(separators=("", "")), rows, found, several) == pytest.approx(expected)
@@ -836,7 +836,7 @@ def test_training_shuffles_and_batches_are_padded_as_asked(tmp_path):
 
 
 @pytest.mark.parametrize("cells", [
-    [["talo", "N;PL"], ["yö", "N;SG"]],  # features in place of targets
+    [["talo", "N;PL"], ["yö", "N;SG"]],  # features instead of targets
     [["N;PL", "talo", "talot"]],
     [["a;b", "c", "d"], ["e", "f", "g"]],
     [["a", "b;", "c"], ["d", "e", "f"]],
