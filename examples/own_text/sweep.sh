@@ -58,7 +58,7 @@ if [ ! -e "$out/words" ]; then
 fi
 TRAIN='' VALID='' TEST='' "$common/prepare_bpe.sh" small "$out/words" "$out/bpe" "$source" "$target"
 
-# pad sentences to few lengths, for --cuda-graphs
+# pad sentences to few lengths, for the override model.cuda_graphs=true
 if command -v nvidia-smi > /dev/null; then padding=(dataset.required_seq_len_multiple=4); else padding=(); fi
 # the criterion with costs gives each model the costs of its paper
 list() { local IFS=,; echo "$*"; }

@@ -588,7 +588,7 @@ def test_errors_of_an_import_have_a_place(files, message, mine, capsys):
 def test_an_unknown_architecture_after_a_folder(mine, capsys):
     folder = mine(__init__=PART.replace("INIT", "").replace("TERM", ""))
     assert main(["check", "--user-dir", folder, "--arch", "mein"]) == 2
-    message = "here (did you mean mine?); what the --user-dir mine imports enters none of this name"
+    message = "here (did you mean mine?); the --user-dir mine registers none of this name"
     assert f"--arch mein: there is no such architecture {message}" in capsys.readouterr().err
 
 

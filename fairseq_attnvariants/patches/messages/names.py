@@ -94,5 +94,5 @@ def no_such(name: str, known, folders: Sequence[str] = (), what: str = "architec
     """Return the message about a name that is not ``known``; ``folders`` are those of ``--user-dir``, if given."""
     more = "if it is your own, or another plugin's, give its --user-dir"
     if folders:
-        more = f"what the --user-dir {' and '.join(folders)} imports enters none of this name"
+        more = f"the --user-dir {' and '.join(folders)} registers none of this name"
     return f"there is no such {what} here{nearest(name, known)}; {more}"
