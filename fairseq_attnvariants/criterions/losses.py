@@ -54,7 +54,7 @@ def step_decay(conditions: Tensor, target_mask: Tensor, squared: bool = False) -
         target_mask: True at real target tokens, EOS included, ``B x T``; a row without real tokens costs nothing.
         squared: sum the squared norms instead of the norms.
     """
-    steps = norms(conditions[:, 1:] - conditions[:, :-1], squared) * target_mask  # B x T
+    steps = norms(conditions.diff(dim=1), squared) * target_mask  # B x T
     return (steps.sum(1) / target_mask.sum(1).clamp(min=1)).sum()
 
 

@@ -131,8 +131,9 @@ class Hub(GeneratorHubInterface):
                     raise ValueError(f"constraints need beam search, and {option} is another search: choose one")
             forced["constraints"] = pack_constraints([self._phrases(phrases) for phrases in constraints])
             options["constraints"] = "ordered" if ordered else "unordered"
-        texts = [torch.empty(0) if prefixes is None else self._forced(text, "prefix") for text in prefixes or sentences]
-        found = self._search_after(texts, sentences, beam, verbose, forced, **options)
+        empty = [torch.empty(0)] * len(sentences)
+        starts = empty if prefixes is None else [self._forced(text, "prefix") for text in prefixes]
+        found = self._search_after(starts, sentences, beam, verbose, forced, **options)
         translations = []
         for number, hypotheses in sorted(found.items()):
             best = [self._answer(sentences[number], one, attention, replace_unk) for one in hypotheses[: nbest or 1]]

@@ -4,6 +4,7 @@ Shapes as in :mod:`.state`; ``V`` target symbols, ``F`` width of the readout, ``
 """
 
 from functools import partial
+from itertools import zip_longest
 from typing import Annotated, Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
@@ -154,8 +155,7 @@ class HardMonotone(HardAttention):
         nowhere = pad(memory.padding_mask, (0, reach - 1), value=True).unfold(1, reach, 1)  # B x S x (D+1)
         jumps = at_least_float32(jumps).masked_fill(nowhere[:, None, None], NEVER).log_softmax(4).flatten(0, 1)
         priors: List[Tensor] = []
-        following: List[Optional[Tensor]] = [*said.unbind(1), *[None] * (jumps.size(1) - said.size(1))]
-        for step, emission in zip(jumps.unbind(1), following):  # N x S x (D+1), N x S
+        for step, emission in zip_longest(jumps.unbind(1), said.unbind(1)):  # N x S x (D+1), N x S or None
             joint = (before.unsqueeze(2) + step).unbind(2)  # type: ignore[union-attr]  # for each d, over k
             reached = [pad(part, (d, 0), value=NEVER)[:, : part.size(1)] for d, part in enumerate(joint)]
             priors.append(torch.stack(reached).logsumexp(0))

@@ -165,7 +165,8 @@ def sources(system: "System", data: str) -> List[Any]:
         if split in splits:
             text = read_subset(split, system.task, reference=False)
             found = sorted((one.item["source"] for one in text.sentences), key=len)
-            found = [source for source in found if len(source) <= LONGEST]
+            longest = min(LONGEST, system.model.encoder.max_source_positions)
+            found = [source for source in found if len(source) <= longest]
             count = min(len(found), PROVED)
             return [found[k * (len(found) - 1) // max(1, count - 1)] for k in range(count)]
     return []

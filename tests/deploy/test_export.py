@@ -377,6 +377,13 @@ def test_other_tasks_and_stock_models(runs):
             subcommand.check_system(system._replace(task=object.__new__(kind)))
 
 
+def test_sentences_that_are_too_long_for_the_model_are_not_compared(runs):
+    system = load(str(runs.rnnsearch / "checkpoint_best.pt"), str(runs.data), cpu=True)
+    *_, second, longest = sorted({len(source) for source in subcommand.sources(system, str(runs.data))})
+    system.model.encoder.max_source_positions = longest - 1
+    assert max(map(len, subcommand.sources(system, str(runs.data)))) == second
+
+
 def test_a_part_that_cannot_be_traced_is_named(runs, tmp_path, capsys, monkeypatch):
     started = graphs.started
     monkeypatch.setattr(graphs, "started", lambda model, source: started(model, untraceable(source)))

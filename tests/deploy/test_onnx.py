@@ -99,6 +99,18 @@ def test_random_sources_fit_into_the_model():
     assert all(source[-1] == 2 and not (source[:-1] < 4).any() for source in found)
 
 
+def test_the_examples_may_be_longer_than_the_models_sources():
+    """A package has the model's own limit."""
+    model = build("rnnsearch", max_source_positions=9)
+    copied = graphs.prepared(model)
+    for sizes in graphs.EXAMPLES:
+        source, *_ = loop.example(copied, *sizes)
+        with torch.no_grad():
+            memory, _ = graphs.started(copied, source)
+        assert memory.padding_mask.shape == source.shape and source.size(1) > 9
+    assert model.encoder.max_source_positions == 9
+
+
 def test_an_export_changes_a_copy_alone():
     """The copy is in evaluation mode, whatever the mode of the model."""
     model = build("dl4mt").train()
