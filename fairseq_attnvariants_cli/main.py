@@ -157,7 +157,7 @@ class Parser(argparse.ArgumentParser):
     """A parser that raises :class:`UserError` for wrong options, and for help that cannot be written."""
 
     def __init__(self, **options: Any):
-        super().__init__(**{"formatter_class": Help, **options})
+        super().__init__(formatter_class=Help, **options)
 
     def error(self, message: str) -> NoReturn:
         """Raise a :class:`UserError` with the message of argparse."""
@@ -179,7 +179,7 @@ def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         subcommands.add_parser(subcommand, description=summary).set_defaults(run=print_folder)
     for subcommand in SUBCOMMANDS:
         described = subcommands.add_parser(subcommand)
-        if [subcommand] == [*arguments[:1]]:
+        if subcommand in arguments[:1]:
             module = importlib.import_module(f".subcommands.{subcommand.replace('-', '_')}", __package__)
             if hasattr(module, "add_options"):
                 module.add_options(described)

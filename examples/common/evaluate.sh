@@ -55,7 +55,7 @@ score() {  # score FOLDER SUBSET: score the translations against the references 
   local languages
   readarray -t languages <<< "$(references "$1/$2")"
   echo "== $2"
-  sacrebleu "${languages[@]/#/$1/$2.}" -i "${kinds[@]/#/$out/$2.}" -m bleu chrf ter -w 2 -f text --tokenize none --force \
+  sacrebleu "${languages[@]/#/"$1/$2."}" -i "${kinds[@]/#/"$out/$2."}" -m bleu chrf ter -w 2 -f text --tokenize none --force \
     "${measures[@]}" | tee "$out/$2.scores.part"
   mv "$out/$2.scores.part" "$out/$2.scores"
 }

@@ -76,8 +76,7 @@ def main() -> None:
     }
     source = "\n".join(raw[options.source]) + "\n"
     command = [sys.executable, str(options.package / "translate.py")]
-    made = subprocess.run(command, input=source.encode(), stdout=subprocess.PIPE, check=True)
-    found = made.stdout.decode().removesuffix("\n").split("\n")
+    found = subprocess.check_output(command, input=source.encode()).decode().removesuffix("\n").split("\n")
     seen = {side: set(train[side]) for side in train}
     new = [k for k in range(len(found)) if not any(test[side][k] in seen[side] for side in seen)]
     if target == "en":

@@ -63,9 +63,7 @@ def said_by(command, log):
     """
     with open(log, "w") as errors:
         environment = {"OMP_NUM_THREADS": "1", **os.environ}
-        return subprocess.run(
-            command, check=True, stdout=subprocess.PIPE, stderr=errors, env=environment
-        ).stdout.decode()
+        return subprocess.check_output(command, stderr=errors, env=environment).decode()
 
 
 def train(data, out, language, system, seed, beam, more):
@@ -100,9 +98,7 @@ def by_yoyodyne(data, out, language, system, seed, yoyodyne):
 def ensemble(out, language, systems, seeds, beam):
     """Score the test set with an ensemble of all seeds of some systems."""
     paths = [out / language / system / f"seed{seed}" / "checkpoint_best.pt" for system in systems for seed in seeds]
-    user_dir = subprocess.run(
-        ["fairseq-attnvariants", "user-dir"], stdout=subprocess.PIPE, check=True, text=True
-    ).stdout
+    user_dir = subprocess.check_output(["fairseq-attnvariants", "user-dir"], text=True)
     command = ["fairseq-generate", str(out / language / systems[0] / "data"), "--user-dir", user_dir.strip()]
     command += ["--task", "string_transduction", "--gen-subset", f"{language}_test", "--scoring", "exact_match"]
     command += ["--path", os.pathsep.join(map(str, paths)), "--batch-size", "128", "--num-workers", "0", "--cpu"]

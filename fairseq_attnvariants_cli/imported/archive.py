@@ -63,7 +63,7 @@ class Arrays:
         Raises:
             UserError: no array has this name, or it has another shape or values that are not finite.
         """
-        return self._taken(name, (rows, columns), [(rows, columns)])
+        return self._taken(name, (rows, columns))
 
     def vector(self, name: str, size: int) -> np.ndarray:
         """Return a vector; Marian stores it as a matrix of one row.
@@ -71,7 +71,7 @@ class Arrays:
         Raises:
             UserError: no array has this name, or it has another size or values that are not finite.
         """
-        return self._taken(name, (size,), [(size,), (1, size), (size, 1)]).reshape(-1)
+        return self._taken(name, (size,), (1, size), (size, 1)).reshape(-1)
 
     def check_all_read(self) -> None:
         """Refuse a model with unread arrays.
@@ -92,12 +92,12 @@ class Arrays:
             )
         return self.arrays[name]
 
-    def _taken(self, name: str, shape: Sequence[int], fitting: Sequence[Sequence[int]]) -> np.ndarray:
+    def _taken(self, name: str, *fitting: Tuple[int, ...]) -> np.ndarray:
         array = self._named(name)
         if array.shape not in fitting:
             raise UserError(
                 f"{self.path}: the array {name} is {_size(array.shape)}, and with the sizes of the others it has to be "
-                f"{_size(shape)}"
+                f"{_size(fitting[0])}"
             )
         if not np.isfinite(array).all():
             raise UserError(f"{self.path}: the array {name} holds NaN, infinity, or what is too large for float32")

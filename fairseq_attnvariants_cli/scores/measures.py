@@ -69,9 +69,11 @@ def seed() -> Optional[int]:
         UserError: the seed is not a number, or is 0.
     """
     given = os.environ.get("SACREBLEU_SEED", "12345")
-    if given.lower() != "none" and not (given.isdecimal() and int(given)):  # sacrebleu takes 0 for none
+    if given.lower() == "none":
+        return None
+    if not (given.isdecimal() and int(given)):  # sacrebleu takes 0 for none
         raise UserError(f"SACREBLEU_SEED={given} in the environment is neither a number from 1 on nor none")
-    return None if given.lower() == "none" else int(given)
+    return int(given)
 
 
 def bleu_metric(tokenize: Optional[str], **options: Any) -> BLEU:

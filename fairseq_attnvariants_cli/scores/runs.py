@@ -71,8 +71,9 @@ def find_runs(folders: Sequence[str], checkpoint: str, names: Optional[Sequence[
             try:
                 if last.is_file():
                     warn_of_unfinished(run.folder, state if last == path else read_checkpoint(str(last)))
-            except UserError as error:
-                say(f"{error}: whether this training has ended is not known")
+            except (UserError, AttributeError, TypeError) as error:  # limits or an epoch that are no numbers
+                why = error if isinstance(error, UserError) else f"{last} is damaged ({error})"
+                say(f"{why}: whether this training has ended is not known")
             runs.append(run if name is None else run._replace(name=name))
     return runs
 
@@ -82,11 +83,12 @@ def find_files(folders: Sequence[str], name: str) -> List[Path]:
     seen, found = set(), []
     for folder in folders:
         for place, inner, _ in os.walk(folder, followlinks=True):
-            real = os.path.realpath(place)
-            inner[:] = [] if real in seen else sorted(one for one in inner if one[0] != ".")
-            if real not in seen:
-                found += [Path(place, path) for path in glob.glob(name, root_dir=place)]
+            if (real := os.path.realpath(place)) in seen:
+                inner.clear()
+                continue
             seen.add(real)
+            inner[:] = sorted(one for one in inner if one[0] != ".")
+            found += [Path(place, path) for path in glob.glob(name, root_dir=place)]
     return found
 
 
@@ -129,7 +131,8 @@ def read_run(checkpoint: Path, state: Dict[str, Any]) -> Run:
             raise UserError(f"{checkpoint} cannot be listed: its {name} is no mapping of options")
     options = {
         f"{name}.{key}": str(group.get(key))
-        for name, group in ((name, groups.get(name) or {}) for name in (*GROUPS, *MORE))
+        for name in (*GROUPS, *MORE)
+        for group in [groups.get(name) or {}]
         for key in MORE.get(name, group)
         if not IGNORED.fullmatch(str(key))
     }

@@ -38,7 +38,7 @@ def draw_groups(found: Sequence[Groups], names: Sequence[str]) -> "Figure":
 def _draw_bars(axes: "Axes", groups: Groups, shown: Sequence[int], names: Sequence[str], most: int) -> None:
     width = 0.8 / len(names)
     for s, (name, values, intervals) in enumerate(zip(names, groups.values, groups.intervals, strict=True)):
-        places = [x + (s + 0.5) * width - 0.4 for x, _ in enumerate(shown)]
+        places = [x + (s + 0.5) * width - 0.4 for x in range(len(shown))]
         halves = [intervals[k] for k in shown] if intervals else []
         errors = [math.nan if half is None else half for half in halves] or None  # NaN draws no interval
         style = dict(elinewidth=0.8, capsize=1.5)

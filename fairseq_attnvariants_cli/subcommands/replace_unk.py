@@ -78,14 +78,14 @@ class Replaced(NamedTuple):
 def check_source(sample_id: int, sentence: Sentence, source: Sequence[str], path: str, unk: str) -> None:
     """Refuse a raw sentence that differs from the S- line in more than UNKs; messages name ``path``."""
     words = sentence.source.split()
+    unequal = [(ours, theirs) for ours, theirs in zip(source, words) if theirs not in (ours, unk)]
     if len(source) != len(words):
         difference = f"{len(source)} words, but S-{sample_id} has {len(words)}"
-    else:
-        unequal = (pair for pair in zip(source, words, strict=True) if pair[1] not in (pair[0], unk))
-        ours, theirs = next(unequal, (None, None))
-        if ours is None:
-            return
+    elif unequal:
+        ours, theirs = unequal[0]
         difference = f"{ours!r}, but S-{sample_id} has {theirs!r}"
+    else:
+        return
     raise UserError(
         f"{path}, line {sample_id + 1}: {difference} ({sentence.place}): not the words that were translated"
     )

@@ -134,8 +134,11 @@ def write_bytes(path: Optional[str] = None, links: bool = True) -> Iterator[Bina
         with only_output("-", "standard output"):
             yield content
         with standard_output() as output:
-            output.flush()
-            output.buffer.write(content.getbuffer())
+            if hasattr(output, "buffer"):
+                output.flush()
+                output.buffer.write(content.getbuffer())
+            else:  # it is no file, as in a notebook
+                output.write(content.getvalue().decode(errors="backslashreplace"))
         return
 
     target = os.path.realpath(path) if links else os.path.abspath(path)

@@ -815,7 +815,7 @@ class Translator:
         symbols = symbols[features:] if self.features_after else symbols  # features are beyond the columns read below
         first = 0 if self.features_after else features
         source = [*symbols, *(self.source[i] for i in self.end)]
-        words, upper = None, out.get("word_attention", out["attention"])
+        words = None
         if "word_attention" in out:
             words = [*"".join(source[first:-1]).split(" "), source[-1]]
             words = [word for word in words if word]
@@ -829,7 +829,8 @@ class Translator:
                 path.append(out["parents"][s, b, path[-1]])
             rows = np.arange(t + 1), b, np.array(path[::-1])
             score = float(sums[0]) / (np.float64(t + 1) ** self.search["lenpen"] if self.search["normalize"] else 1)
-            looks = out["attention"][rows][:, : len(source)], None if words is None else upper[rows][:, : len(words)]
+            upper = None if words is None else out["word_attention"][rows][:, : len(words)]
+            looks = out["attention"][rows][:, : len(source)], upper
             if not all(np.isfinite(numbers).all() for numbers in (sums, *looks) if numbers is not None):
                 raise PackageError(NOT_AS_DESCRIBED)
             found.append((score, indices[::-1], np.diff(sums[::-1], prepend=0).tolist(), *looks))
@@ -1173,6 +1174,8 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program with a command line; return the exit status."""
+    if sys.stderr is None:  # it is closed, and print would write messages among the translations
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     here = Path(__file__).resolve().parent
     parser = argparse.ArgumentParser(description="Translate text, a sentence a line, to standard output.")
     add_options(parser, here if (here / "manifest.json").exists() else None)

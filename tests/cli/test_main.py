@@ -182,6 +182,11 @@ def test_python_may_call_the_command_where_output_is_no_file(monkeypatch):
     assert main(["user-dir"]) == 0 and sys.stdout.getvalue().strip() == str(Path(fairseq_attnvariants.__file__).parent)
 
 
+def test_results_go_where_output_is_no_file(here, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    assert main(ON_TEXT["links"].split()) == 0 and sys.stdout.getvalue() == "0-0 1-1\n"
+
+
 def test_the_version_is_that_of_the_package(capsys):
     with pytest.raises(SystemExit) as end:
         main(["--version"])

@@ -545,6 +545,20 @@ def test_a_run_without_a_last_checkpoint_is_no_problem(runs, tmp_path, capfd):
     assert not capfd.readouterr().err
 
 
+@pytest.mark.parametrize("change", [
+    lambda state: state["cfg"]["optimization"].update(max_update="many"),
+    lambda state: state["extra_state"].update(train_iterator=[1]),
+])  # fmt: skip
+def test_a_last_checkpoint_with_a_limit_or_an_epoch_that_is_no_number(runs, change, capfd):
+    path = min(runs.glob("*/checkpoints/checkpoint_last.pt"))
+    state = torch.load(path, weights_only=False)
+    change(state)
+    torch.save(state, path)
+    results(runs, "--gen-subset")
+    said = rf"{re.escape(str(path))} is damaged \(.*\): whether this training has ended is not known\n"
+    assert re.fullmatch(said, capfd.readouterr().err)
+
+
 def test_where_a_task_differs_its_options_are_not_named_too(capsys):
     one = Run(
         Path("one"), Path("one/best.pt"), "data", 1, "one", {"task._name": "a", "task.x": "1", "task.z": "1"}, 1, 1, 1.0

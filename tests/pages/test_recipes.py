@@ -308,6 +308,20 @@ def test_sets_with_other_references_are_not_joined(script, text, tmp_path):
     assert process.returncode == 2 and "evaluate.sh: test1 has other references than test" in process.stderr
 
 
+def test_a_folder_with_an_ampersand_in_its_name(tmp_path):
+    """From bash 5.2 on, an unquoted ``&`` in a replacement is the text that it replaces."""
+    folder = tmp_path / "R&D"
+    folder.mkdir()
+    (folder / "test.yy").write_text("a\n")
+    put(tmp_path / "fairseq-generate", "printf 'H-0\\t-1\\ta\\n'")
+    put(tmp_path / "sacrebleu", 'printf "%s\\n" "$@" > "$SEEN"')
+    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "SEEN": str(tmp_path / "seen")}
+    command = [EXAMPLES / "common" / "evaluate.sh", "bpe", folder, folder, "xx", "yy"]
+    subprocess.run(list(map(str, command)), env={**environment, "USER_DIR": "any"}, check=True, capture_output=True)
+    reference, _, translation, *_ = (tmp_path / "seen").read_text().split("\n")
+    assert (reference, translation) == (f"{folder}/test.yy", f"{folder}/test.txt")
+
+
 def test_texts_of_different_lengths(script, text, tmp_path):
     (tmp_path / "train.xx").write_text("a\nb\n")
     (tmp_path / "train.yy").write_text("a\n")

@@ -113,6 +113,13 @@ def test_streams_that_fail_get_a_sentence(package, streams, program, begins, sta
     assert made.returncode == status
 
 
+def test_a_closed_standard_error_takes_nothing_else_along(package):
+    """Messages are lost, and do not come among the translations."""
+    line = f'printf "the red\\n\\377\\ndogs\\n" | "{sys.executable}" "{package}/translate.py" 2>&-'
+    made = subprocess.run(["sh", "-c", line], capture_output=True, env=ENVIRONMENT)
+    assert (made.returncode, made.stdout) == (1, b"the red\n\ndogs\n")
+
+
 def test_files_instead_of_standard_input(package, tmp_path):
     """The end of a file ends a line, and messages name the file; an unreadable file is refused before translation."""
     first, second = tmp_path / "first", tmp_path / "second"
