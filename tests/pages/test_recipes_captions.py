@@ -232,8 +232,9 @@ def test_findings_have_the_seeds_of_the_captions():
             assert row[column] == "; ".join(each[place] for each in found), (name, column)
     lines = [tuple(line.values())[2:] for line in module.read(CAPTIONS / "comparisons.csv")]
     assert len(set(lines)) == len(lines)
-    planned = re.findall(r"^\| (\S+) \| (?:A[12]: |A4: .*`adaptive_output`)", (CAPTIONS / "PLAN.md").read_text(), re.M)
-    assert {line["row"] for line in module.read(CAPTIONS / "comparisons.csv")} == {*planned}
+    planned = re.findall(r"^\| (\S+) \| (A[1-4]: .*) \| yes \|$", (CAPTIONS / "PLAN.md").read_text(), re.M)
+    there = {row for row, comparisons in planned if "_more`" not in comparisons}
+    assert {line["row"] for line in module.read(CAPTIONS / "comparisons.csv")} == there
 
 
 def test_every_open_finding_is_planned_once():
@@ -242,7 +243,8 @@ def test_every_open_finding_is_planned_once():
     planned = re.findall(r"^\| ((?:feng|li|kuang|zhao)-\d+) \|.*\| (yes|later|no) \|$", text, re.M)
     ids = [name for name, _ in planned]
     assert len(set(ids)) == len(ids) and set(ids) <= findings.keys()
-    assert {name for name, row in findings.items() if row["verdict"] == "open"} <= set(ids)
+    since = re.findall(r"(\w+-\d+), [^.:]* was shown and became open", text)  # when Holm's family grew
+    assert {name for name, row in findings.items() if row["verdict"] == "open"} <= {*ids, *since}
     counted = re.search(r"Of (\d+) open rows (\d+) are \*yes\*, (\d+) \*later\* and (\d+) \*no\*", text).groups()
     words = [word for _, word in planned]
     assert [*map(int, counted)] == [len(ids), *map(words.count, ("yes", "later", "no"))]
