@@ -242,7 +242,8 @@ def warn_of_differences(systems: Mapping[str, Sequence[Run]], baseline: str) -> 
             for group, option in other
             if group not in ("model", "criterion")
         ]
-        if more := [label for label in dict.fromkeys(named) if f"{label}=" not in name]:
+        shown = {word.partition("=")[0] for word in name.split() if "=" in word}
+        if more := [label for label in dict.fromkeys(named) if label not in shown]:
             say(f"{name} and {baseline} differ in more than the model: {', '.join(more)}")
 
 

@@ -566,6 +566,8 @@ def test_where_a_task_differs_its_options_are_not_named_too(capsys):
     other = one._replace(name="other", options={"task._name": "b", "task.z": "2", "dataset.batch_size": "3"})
     warn_of_differences({"one": [one], "other": [other]}, "one")
     assert capsys.readouterr().err.endswith("other and one differ in more than the model: batch_size, task, z\n")
+    warn_of_differences({"one": [one], "other batch_size=3 my_task=b": [other]}, "one")
+    assert capsys.readouterr().err.endswith(" differ in more than the model: task, z\n")
 
 
 def test_names_that_are_given(sweep, tmp_path, capfd):
