@@ -7,6 +7,7 @@ Shapes as in :mod:`..nn.state`; ``k`` hypotheses per sentence.
 
 import copy
 import itertools
+import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
@@ -27,8 +28,6 @@ RECORD = ["words", "parents", "scores", "ended", "ended_parents", "ended_scores"
 EXAMPLES = (11, 2, 19, 59), (13, 3, 43, 71)
 """Two examples of inputs: their numbers of sentences, hypotheses, source symbols and shortlist symbols.  Sizes that
 differ between the two are free in a graph.  No number equals another size, such as a source's number of segments."""
-LONGEST = 1024
-"""The longest source that a model accepts while it is traced, or more: examples may be longer than its own limit."""
 
 
 class Step(NamedTuple):
@@ -75,7 +74,7 @@ def prepared(model: Any) -> Any:
     """A copy of a model that an exporter can follow, in float32 on a CPU."""
     model = copy.deepcopy(model).cpu().float().eval().requires_grad_(False)
     pad_encoder(model.encoder.network)
-    model.encoder.max_source_positions = max(LONGEST, model.encoder.max_source_positions)
+    model.encoder.max_source_positions = sys.maxsize  # examples may be longer than the model's limit
     model.decoder.search_dtype = SearchDtype("float32")
     model.decoder.output_projection = Vocabulary(model.decoder.output_projection)
     for part in model.modules():

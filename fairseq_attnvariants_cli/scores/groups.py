@@ -170,7 +170,7 @@ def _by_frequency(path: str, lowercase: bool) -> Tuple[List[str], Callable[[Word
 
 
 def length_groups(side: str, lengths: Sequence[int], boundaries: Sequence[int], counts: Counts, samples: int) -> Groups:
-    """Return BLEU of groups of sentences by their number of words on a side: up to each boundary, and above the last.
+    """Return the BLEU of sentences grouped by their length in words: up to each boundary, and above the last one.
 
     ``counts`` are from :func:`bleu_counts`.
     """

@@ -29,7 +29,7 @@ class Dial(NamedTuple):
 def curve(run: Run, measure: str) -> List[Tuple[int, float]]:
     """Read the updates and a measure of the validations from fairseq's logs in the run's folder.
 
-    Of several validation sets, the one that was logged first counts, which is fairseq's first.  If several logs have
+    With several validation sets, the function reads the first one that fairseq logged.  If several logs have
     the same update, the newest counts.  A measure that is nan or infinite is left out.  From a million updates on,
     fairseq logs six digits of their number, such as 1.25e+06.
     """

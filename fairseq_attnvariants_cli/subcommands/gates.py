@@ -134,7 +134,7 @@ def record(sentence: "Gated", names: Mapping[str, Sequence[str]]) -> Dict[str, A
 
 
 def check_sides(options: Options, sides: Collection[str]) -> None:
-    """Refuse options for a side that has no gates in the model."""
+    """Refuse options for the source or the target if the model has no gates there."""
     from ..systems.gated import GIVEN_BY
 
     for side in set(SIDES) - set(sides):

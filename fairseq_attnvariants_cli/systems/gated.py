@@ -19,7 +19,7 @@ from ..options import BatchOptions
 from ..text.files import UserError
 from .model import System, Text, run_batches
 
-# parts of a model that have gates on a side, for messages
+# components with gates, for messages
 GIVEN_BY = {
     "source": "gates in the encoder's cells (--arch adaptive_gru or adaptive_both, or a cell that shows its own)",
     "target": "gates in the decoder's cells (--arch adaptive_gru, adaptive_both or context_gate, or a cell that shows "
@@ -28,7 +28,7 @@ GIVEN_BY = {
 
 
 class Gates(NamedTuple):
-    """Gates for each token of a side, from the output of a module, which is called for one step or several at once."""
+    """The gates of source or target tokens, from the output of a module that runs one step or several at once."""
 
     side: str
     names: Sequence[str]

@@ -351,9 +351,9 @@ def predict(job: Job, options: "Options", name: str, checkpoints: Sequence[str],
 def copy_unseen(
     job: Job, options: "Options", checkpoints: Sequence[str], rows: Sequence[Row], found: List[Sentence]
 ) -> List[Sentence]:
-    """Replace each ``<unk>`` in the predictions of a model that copies by the source's symbol.
+    """Replace each ``<unk>`` in the predictions by the source's symbol, if the model copies.
 
-    Such a model writes ``<unk>`` for a symbol that was unseen in training.
+    A model that copies writes ``<unk>`` for a symbol that was unseen in training.
     """
     lacking = [k for k, sentence in enumerate(found) if any(UNK in one.text for one in sentence.hypotheses)]
     if not lacking:

@@ -1040,7 +1040,7 @@ register_architecture("mine", base="rnnsearch", readout="mine")
 
 @pytest.mark.parametrize("read", ["target.mean(1, keepdim=True).expand_as(target)", "target.roll(-1, dims=1)"])
 def test_what_reads_later_words_is_reported_so_first(read, mine, capsys):
-    """Such a part also reads padding and so depends on the batch, but that is reported later."""
+    """The component also reads padding and so depends on the batch, but that is reported later."""
     folder = mine(__init__=LEAKS.replace("READ", read))
     assert main(["check", "--user-dir", folder, "--arch", "mine", "--json", "--demand", *FIRST, "alone"]) == 1
     failed = [row for row in json.loads(capsys.readouterr().out)["demands"] if row["holds"] is False]

@@ -155,7 +155,7 @@ def test_groups_by_length_end_at_their_boundaries():
 
 
 def test_intervals_are_those_of_the_binomial():
-    """Of 400 sentences of a word each, 100 are right: 1.96 standard deviations of a mean."""
+    """100 of 400 sentences, of a word each, are right: 1.96 standard deviations of a mean."""
     counts = np.zeros((400, 2, 2))
     counts[:, 0, 1], counts[:100, 0, 0] = 1, 1
     share, none = half_widths(counts, accuracy, 2000)

@@ -166,7 +166,7 @@ def test_of_two_files_to_start_from_it_is_the_one_that_fairseq_takes(runs, tmp_p
 
 @pytest.mark.parametrize("now, told", [('{"decay": {"rate": 0.9}}', True), ('{"decay": {"rate": 0.5}}', False)])
 def test_other_options_of_parts_are_told(now, told, caplog):
-    """Such options change no size, so the checkpoint loads without an error."""
+    """The options change no size, so the checkpoint loads without an error."""
     model = SimpleNamespace(cfg=SimpleNamespace(part_args=now))
     stored = {"model": {"part_args": '{"decay": {"rate": 0.5}}'}}
     compare_options(SimpleNamespace(best_checkpoint_metric="loss"), model, "a.pt", stored)

@@ -884,7 +884,7 @@ def test_padding_within_a_source_is_left_out():
 
 @pytest.mark.parametrize("name", ["rnnsearch", "hybridatt2", "dl4mt", "ava", "char2char", "hard_monotone"])
 def test_a_source_of_padding_alone_is_finite(name):
-    """Such a source fills a batch, and changes nothing in the other rows."""
+    """A source of padding fills a batch, and changes nothing in the other rows."""
     model = build(name, scale=0.5).eval()
     source, lengths, previous = batch()
     more = source.new_ones(1, source.size(1)), lengths.new_zeros(1), previous[:1]

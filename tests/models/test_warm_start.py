@@ -42,7 +42,7 @@ def saved(model, runs, path):
     ],
 )
 def test_parts_of_another_kind_are_not_taken(runs, tmp_path, option, there, here, more, monkeypatch):
-    """Such parts are not taken, even if their parameters have the same names and sizes."""
+    """Warm start leaves them out, even if their parameters have the same names and sizes."""
     monkeypatch.setitem(CELLS.entries, "other_gru", type("Other", (AdaptiveGRUCell,), {}))
     donor, other = build("rnnsearch", **more, **{option: there}), build("rnnsearch", seed=1, **more, **{option: here})
     assert {n: p.shape for n, p in donor.named_parameters()} == {n: p.shape for n, p in other.named_parameters()}
@@ -76,7 +76,7 @@ def test_parts_of_another_kind_are_not_taken(runs, tmp_path, option, there, here
     ],
 )
 def test_parameters_that_read_something_else_are_not_taken(runs, tmp_path, option, there, here, more, strange):
-    """Such parameters, or others of the same part, may have the same sizes."""
+    """Warm start leaves them out, even if they have the same sizes."""
     path = saved(build("rnnsearch", **more, **{option: there}), runs, tmp_path / "donor.pt")
     started = build("rnnsearch", seed=1, **more, **{option: here}, warm_start=path)
     found = {name for name, why in started.warm_started.other.items() if why == f"of another {option} there"}

@@ -326,7 +326,7 @@ def test_what_reads_a_context_otherwise_is_not_projected():
 
 
 def test_a_map_with_a_hook_or_another_map_is_not_projected():
-    """Such a map is not projected, even if the first search did so."""
+    """Search then runs without projections, even if the first search had them."""
     for change in (
         lambda readout: readout.context.register_forward_hook(lambda part, given, made: made * 2),
         lambda readout: setattr(readout, "context", torch.nn.Linear(16, readout.context.out_features)),

@@ -122,7 +122,7 @@ def test_bpe(script, text, tmp_path):
 
 
 def test_side_by_side(script, text, tmp_path):
-    """Of three runs that prepare the same text at the same time, one does the work."""
+    """Three runs prepare the same text at the same time, and one does the work."""
     arguments = ("common/prepare_bpe.sh", "small", text, tmp_path / "new" / "prepared", "xx", "yy")
     with ThreadPoolExecutor() as several:
         runs = [several.submit(script, *arguments) for _ in range(3)]

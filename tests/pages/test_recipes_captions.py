@@ -186,7 +186,7 @@ def test_means_are_of_runs_that_are_measured(tmp_path, monkeypatch, capsys):
 
 
 def test_a_row_counts_when_each_of_its_comparisons_has_three_seeds(tmp_path, monkeypatch):
-    """Of two columns of a baseline, the larger number counts, for each seed."""
+    """If a baseline has two columns, the larger number counts for each seed."""
     module = compare()
     monkeypatch.setattr(module, "HERE", tmp_path)
     (tmp_path / "gates.csv").write_text("system,seed,side,tag,gate,%\n")
