@@ -309,8 +309,10 @@ def kernels(o: AttentionRNNConfig) -> Iterator[str]:
 REFUSALS = (idle, embeddings, units, cells, levels, layers, bridges, readout, hard_attention, kernels)
 
 
-def unread(o: AttentionRNNConfig) -> List[str]:
+def unread(o: AttentionRNNConfig, with_features: bool) -> List[str]:
     """A sentence for each option that the model does not read, if no architecture sets this value.
+
+    ``with_features`` says whether sources have features.
 
     Such options are not refused, because checkpoints may have them.
     """
@@ -329,6 +331,7 @@ def unread(o: AttentionRNNConfig) -> List[str]:
         ("a GRU that has no such bias anyway", bool(biased), ("recurrent_bias",)),
         ("a GRU that --layer-norm normalises", bool(joint), ("layer_norm_joint",)),
         ("--init normal", o.init == "normal", ("init_std",)),
+        ("features of the sources", with_features or o.features == "attended", ("features",)),
     ]
     return [
         f"{flag(option)} {getattr(o, option)} changes nothing without {reader}"

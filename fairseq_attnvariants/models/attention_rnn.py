@@ -188,7 +188,8 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
                 "this model is being trained without the losses that its paper adds; "
                 "--criterion label_smoothed_cross_entropy_with_costs adds them"
             )
-        for sentence in unread(self.cfg):
+        with_features = getattr(self.encoder.dictionary, "first_feature", None) is not None
+        for sentence in unread(self.cfg, with_features):
             logger.warning(sentence)
 
     def autocast(self, device: torch.device):

@@ -90,6 +90,14 @@ def test_prepended():
     torch.testing.assert_close(one[1]["attn"][0].sum(2), torch.ones(3, 7).double(), check_dtype=False)
 
 
+def test_prepending_without_features_is_told(caplog):
+    for model in (made("rnnsearch", features="prepended"), build("rnnsearch", features="attended")):
+        model.before_training(torch.device("cpu"), True)
+    assert "changes nothing" not in caplog.text
+    build("rnnsearch", features="prepended").before_training(torch.device("cpu"), True)
+    assert "--features prepended changes nothing without features of the sources" in caplog.text
+
+
 def test_what_goes_from_left_to_right_cannot_begin_with_features():
     with pytest.raises(ConfigurationError, match="prepended it would begin with the features: use --features attended"):
         made("hard_monotone", features="prepended")
