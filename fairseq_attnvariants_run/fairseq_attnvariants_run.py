@@ -1064,14 +1064,21 @@ def serve(translator: Translator, host: str, port: int, batch_size: int) -> None
             if not connections.acquire(blocking=False):
                 return self.shutdown_request(request)
             sending[request] = time.monotonic()
-            return super().process_request(request, client_address)
+            try:
+                super().process_request(request, client_address)
+            except BaseException:  # the system has no thread for it
+                self.ended(request)
+                raise
 
         def process_request_thread(self, request: Any, client_address: Any) -> None:
             try:
                 super().process_request_thread(request, client_address)
             finally:
-                sending.pop(request, None)
-                connections.release()
+                self.ended(request)
+
+        def ended(self, request: Any) -> None:
+            sending.pop(request, None)
+            connections.release()
 
         def service_actions(self) -> None:
             for request, since in list(sending.items()):

@@ -203,9 +203,10 @@ def test_the_module_imports_neither_torch_nor_fairseq(package):
 
 
 class Serving:
-    def __init__(self, package, patience=2.0):
+    def __init__(self, package, patience=2.0, before="pass"):
         code = (
-            f"import sys; sys.path.insert(0, sys.argv.pop(1)); import translate as t; t.PATIENCE = {patience}; t.main()"
+            "import sys; sys.path.insert(0, sys.argv.pop(1)); import translate as t; "
+            f"t.PATIENCE = {patience}; {before}; t.main()"
         )
         command = [sys.executable, "-c", code, package, "--serve", "0"]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, env=ENVIRONMENT)
@@ -318,6 +319,18 @@ def test_clients_that_send_nothing_do_not_stop_the_others(served):
             time.sleep(0.2)
     for connection in slow:
         connection.close()
+
+
+def test_connections_without_a_thread_are_closed_and_take_no_place(package):
+    without = "t.CONNECTIONS, start, left = 1, t.threading.Thread.start, [0, 0, 0]; "
+    without += "t.threading.Thread.start = lambda thread: 1 / left.pop() if left else start(thread)"
+    serving = Serving(package, before=without)
+    for _ in range(3):
+        with pytest.raises((OSError, http.client.HTTPException)):
+            serving.ask({"text": "the red"})
+    assert serving.ask({"text": "the red"})[0] == 200
+    serving.process.kill()
+    assert serving.process.communicate()[1].count(b"a request failed: ZeroDivisionError") == 3
 
 
 @pytest.mark.slow
