@@ -82,7 +82,7 @@ class Option(NamedTuple):
         if kind is float and type(value) is int and FINITE.holds(value):
             value = float(value)
         if type(value) is not kind:
-            raise ConfigurationError(f"{name} must be of type {kind.__name__}, not {json.dumps(value)}")
+            raise ConfigurationError(f"{name} must be of type {kind.__name__}, not {json.dumps(value, default=repr)}")
         for bound in (FINITE if kind is float else None, self.bound):
             if bound is not None and not bound.holds(value):
                 raise ConfigurationError(f"{name} must {bound.text}, not {value}")

@@ -21,18 +21,17 @@ def histories(cfg) -> Dict[str, Type[History]]:
     return {name: found[name] for name in HISTORIES if name in found}
 
 
-def chosen_parts(cfg) -> Dict[str, List[Type[Part]]]:
+def chosen_parts(cfg) -> Dict[str, Set[Type[Part]]]:
     """The components that the options name, by name.
 
     Raises:
         ConfigurationError: a name is not in its table.
     """
-    found: Dict[str, List[Type[Part]]] = {name: [part] for name, part in histories(cfg).items()}
+    found: Dict[str, Set[Type[Part]]] = {name: {part} for name, part in histories(cfg).items()}
     for option, table in described("names").items():
         if table is not HISTORIES:
             name = str(getattr(cfg, option))
-            part = table.pick(name, flag(option))
-            found[name] = [*(other for other in found.get(name, []) if other is not part), part]
+            found.setdefault(name, set()).add(table.pick(name, flag(option)))
     return found
 
 

@@ -27,7 +27,7 @@ def part_arguments(cfg) -> Dict[str, Dict[str, Any]]:
     for name, parts in having.items():
         if len(parts) > 1:
             raise ConfigurationError(f"--part-args: the model has several components {name!r}: give one another name")
-        options, values = custom_options(parts[0]), given.get(name, {})
+        options, values = custom_options(*parts), given.get(name, {})
         for own in values:
             if own not in options:
                 raise ConfigurationError(
@@ -72,7 +72,8 @@ def parsed(text: Any) -> Dict[str, Dict[str, Any]]:
     except (json.JSONDecodeError, RecursionError):
         value = text
     value = {} if value is None else value
-    if not (isinstance(value, dict) and all(isinstance(options, dict) for options in value.values())):
+    tables = [value, *value.values()] if isinstance(value, dict) else [value]
+    if not all(isinstance(table, dict) and all(isinstance(name, str) for name in table) for table in tables):
         raise ConfigurationError(
             f"""--part-args: JSON such as '{{"decay": {{"rate": 0.9}}}}' is needed, not {str(text)[:200]}"""
         )

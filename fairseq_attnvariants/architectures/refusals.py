@@ -320,16 +320,15 @@ def unread(o: AttentionRNNConfig, with_features: bool) -> List[str]:
     gru = gru or not {"state", "coverage_gru"}.isdisjoint(histories(o))
     convolutional = "encoder_filters", "encoder_pooling", "encoder_highway_layers"
     hierarchical = "encoder_char_cell", "encoder_char_hidden_size"
-    biased, joint = readers(o, "recurrent_bias"), readers(o, "layer_norm_joint")
-    biased = [one for one in biased if one == "decoder_cell" or not has_only_pytorchs_layers(o)]
-    joint = [one for one in joint if one != "decoder_cell" or o.layer_norm == "all"]
+    biased = any(one == "decoder_cell" or not has_only_pytorchs_layers(o) for one in readers(o, "recurrent_bias"))
+    joint = any(one != "decoder_cell" or o.layer_norm == "all" for one in readers(o, "layer_norm_joint"))
     needed = [
         ("--encoder-type convolutional", o.encoder_type == "convolutional", convolutional),
         ("--encoder-type hierarchical", o.encoder_type == "hierarchical", hierarchical),
         ("attention to two levels", two_levels(o), ("attention_via_dim",)),
         ("a GRU", gru, ("gate_bias",)),
-        ("a GRU that has no such bias anyway", bool(biased), ("recurrent_bias",)),
-        ("a GRU that --layer-norm normalises", bool(joint), ("layer_norm_joint",)),
+        ("a GRU that has no such bias anyway", biased, ("recurrent_bias",)),
+        ("a GRU that --layer-norm normalises", joint, ("layer_norm_joint",)),
         ("--init normal", o.init == "normal", ("init_std",)),
         ("features of the sources", with_features or o.features == "attended", ("features",)),
     ]

@@ -71,11 +71,7 @@ def time_search(*modules: nn.Module) -> Timing:
     def multiply() -> Any:
         return [F.linear(*pair) for pair in pairs]
 
-    def reduced() -> Any:
-        with reduced_products():
-            return multiply()
-
-    return compare(multiply, reduced)
+    return compare(multiply, reduced_products()(multiply))
 
 
 @torch.no_grad()

@@ -18,7 +18,7 @@ from ..models.attention_rnn import Run
 from ..nn.additive import KeyFeatures, compared
 from ..nn.attention import AdditiveAttention
 from ..nn.fast.projected import projected, projecting
-from ..nn.state import Memory, State, each, reorder
+from ..nn.state import Memory, State, each, filled, reorder
 from ..tasks.string_dictionary import first_feature
 from .padded import pad_encoder
 from .search import Beam, Limits, Select
@@ -171,8 +171,8 @@ class Following(Searching):
         given = iter(rest)
         limits = Limits(*itertools.islice(given, len(Limits._fields)))
         step, read = self.like
-        beam, finished, (state, covered), (memory, listed) = each(
-            lambda _: next(given), (step.beam, step.finished, step.carried, read)
+        beam, finished, (state, covered), (memory, listed) = filled(
+            (step.beam, step.finished, step.carried, read), given
         )
         symbols = self.use(listed)
         batch, width = beam.words.shape
@@ -213,11 +213,9 @@ def order(encoder: Any, source: Tensor) -> Tensor:
 
     The network treats features that are attended to as padding, and a graph has the padding on the right.
     """
-    places = torch.arange(len(source))
     if encoder.first_feature is None:
-        return places
-    tags = source >= encoder.first_feature
-    return torch.cat([places[~tags], places[tags]])
+        return torch.arange(len(source))
+    return (source >= encoder.first_feature).int().argsort(stable=True)
 
 
 def end(dictionary: Any) -> List[int]:

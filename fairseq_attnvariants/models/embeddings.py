@@ -2,7 +2,7 @@
 
 import logging
 import os
-from typing import Dict
+from typing import Dict, List
 
 import torch
 from torch import Tensor, nn
@@ -45,6 +45,14 @@ def load_embeddings(layer: nn.Embedding, dictionary, side: str, cfg: AttentionRN
     return ""
 
 
+def numbers(texts: List[str]) -> List[float]:
+    """Numbers from their texts, or none if one of these is something else."""
+    try:
+        return [float(text) for text in texts]
+    except ValueError:
+        return []
+
+
 def read_vectors(path: str, dictionary, width: int) -> Dict[int, Tensor]:
     """The vectors of a dictionary's symbols, by number.
 
@@ -67,13 +75,10 @@ def read_vectors(path: str, dictionary, width: int) -> Dict[int, Tensor]:
                 continue
             word, *values = line.rstrip().rsplit(" ", width)
             symbol = dictionary.index(word)
-            try:
-                vector = torch.tensor([float(value) for value in values])
-            except ValueError:
-                vector = torch.empty(0)
+            vector = torch.tensor(numbers(values))
+            if first and (len(vector) != width or (symbol == dictionary.unk() and len(numbers(first[1:])) > width)):
+                raise ConfigurationError(f" has vectors of width {len(first) - 1}, but the model's is {width}")
             if len(vector) != width:
-                if first:
-                    raise ConfigurationError(f" has vectors of width {len(first) - 1}, but the model's is {width}")
                 raise ConfigurationError(f", line {number}: not a word and {width} numbers with spaces between")
             if not vector.isfinite().all():
                 raise ConfigurationError(f", line {number}: a number that is NaN, infinite or too large for float32")

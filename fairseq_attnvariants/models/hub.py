@@ -230,7 +230,8 @@ class Hub(GeneratorHubInterface):
         generator = self.task.build_generator(self.models, settings, prefix_allowed_tokens_fn=prefix_allowed_tokens_fn)
         found: Dict[int, List[Dict[str, Tensor]]] = {}
         for batch in self._build_batches(sentences, skip_invalid_size_inputs) if len(sentences) else ():
-            rows = {name: given[batch["id"]] if torch.is_tensor(given) else given for name, given in forced.items()}
+            rows = {name: given for name, given in forced.items() if given is not None}
+            rows = {name: given[batch["id"]] if torch.is_tensor(given) else given for name, given in rows.items()}
             batch, rows = utils.apply_to_sample(lambda tensor: tensor.to(self.device), [batch, rows])
             self._check_length(getattr(generator, "generator", generator), batch["net_input"]["src_tokens"], rows)
             beams = self.task.inference_step(generator, self.models, batch, **rows)

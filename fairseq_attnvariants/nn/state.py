@@ -7,7 +7,7 @@ rows of states, ``S`` source length, ``T`` target length, ``m`` embedding width,
 width, ``A`` attention width, ``W`` length of the upper level, if there are two levels.
 """
 
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, TypeVar
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, TypeVar
 
 import torch
 from torch import Tensor
@@ -136,6 +136,12 @@ def tensors(entries: Any) -> List[Tensor]:
     found: List[Tensor] = []
     each(found.append, entries)
     return found
+
+
+def filled(entries: Any, values: Iterable[Tensor]) -> Any:
+    """Return the same tuples and dictionaries, with other tensors."""
+    rest = iter(values)
+    return each(lambda _: next(rest), entries)
 
 
 def grouped(rows: Tensor, sentences: Tensor) -> Tensor:

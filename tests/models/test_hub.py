@@ -238,6 +238,8 @@ def test_what_generate_takes_translate_takes(hub):
     prefixes = torch.tensor([[hub.tgt_dict.index(word)] for word in ("hen", "fox", "gnu")])
     found = hub.translate(SENTENCES, inference_step_args={"prefix_tokens": prefixes})
     assert [text.split()[0] for text in found] == ["hen", "fox", "gnu"]
+    nothing = {"prefix_tokens": None, "constraints": None}  # fairseq's defaults
+    assert hub.translate(SENTENCES, inference_step_args=nothing) == hub.translate(SENTENCES)
 
 
 @pytest.mark.parametrize("given,message", [

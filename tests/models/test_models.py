@@ -830,6 +830,7 @@ def test_pretrained_embeddings(tmp_path, caplog):
     for text, message in (
         ("2 5\nw3 1 2 3 4 5\n", "has vectors of width 5, but the model's is 6"),
         ("w3 1 2 3 4 5\n", "has vectors of width 5, but the model's is 6"),
+        ("w3 1 2 3 4 5 6 7\n", "has vectors of width 7, but the model's is 6"),
         ("W3 1 2 3 4 5 6\n", "has none of the .* words of the dictionary: are they written alike"),
         ("w3 1 2 3 4 5 6\nw4 1 2 x 4 5 6\n", "line 2: not a word and 6 numbers with spaces between"),
         ("", "has none of the"),

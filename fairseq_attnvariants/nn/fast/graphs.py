@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from ..state import each, tensors
+from ..state import each, filled, tensors
 from ..twins import shallow
 from . import compiling, transforming
 from .capture import RECORDERS
@@ -234,12 +234,6 @@ def aliased(module: Any, aliases: Mapping[nn.Parameter, nn.Parameter]) -> Any:
     if isinstance(copied, nn.RNNBase):
         copied.__dict__["flatten_parameters"] = lambda: None  # it would give the aliases separate memory
     return copied
-
-
-def filled(entries: Any, values: Iterable[Tensor]) -> Any:
-    """Return the same tuples and dictionaries, with other tensors."""
-    rest = iter(values)
-    return each(lambda _: next(rest), entries)
 
 
 def kind(one: Tensor) -> Tuple[Any, ...]:
