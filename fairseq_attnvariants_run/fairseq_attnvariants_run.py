@@ -148,7 +148,7 @@ def operators(data: memoryview, message: str = "model", depth: int = 0) -> Itera
 
 
 FIELDS: dict[str, tuple] = {  # of manifest.json: the fields that are read here, with types or values
-    **{f"{side}.units": ("words", "characters", "graphemes", "decomposed") for side in ("source", "target")},
+    **{f"{side}.units": ("words", "spaced", "characters", "graphemes", "decomposed") for side in ("source", "target")},
     **{f"{side}.{name}": (str,) for side in ("source", "target") for name in ("symbols", "fingerprint")},
     "source.end": (list,),
     "source.features": (..., int),  # missing if sources have no features
@@ -562,7 +562,10 @@ class Text:
             return list(unicodedata.normalize("NFD", line.strip()))
         if units == "graphemes":
             return list(self.graphemes(unicodedata.normalize("NFC", line.strip())))
-        return self.subwords(line.split()) if self.subwords else line.split()
+        words = line.split()
+        if units == "spaced":
+            words = [symbol for symbol in unicodedata.normalize("NFC", line.strip()).split(" ") if symbol]
+        return self.subwords(words) if self.subwords else words
 
     def graphemes(self, line: str) -> Iterator[str]:
         """Yield the symbols of a line: each is the longest one in the dictionary, or else a character."""
@@ -576,7 +579,7 @@ class Text:
         units = self.manifest["target"]["units"]
         if units == "characters":
             line = single_spaced("".join(symbols))
-        elif units != "words":
+        elif units not in ("words", "spaced"):
             line = unicodedata.normalize("NFC", "".join(symbols))
         else:
             line = " ".join(symbols)

@@ -236,12 +236,12 @@ class Translator {
     if (this.manifest.text.lowercase) line = line.toLowerCase();
     if (this.moses) line = this.moses.source.tokenise(line).join(" ");
     if (this.cases) line = trueCase(split(line), this.cases).join(" ");
-    let symbols = split(line);
-    if (this.manifest.source.units === "characters") symbols = [...singleSpaced(line)];
-    else if (this.manifest.source.units === "decomposed") symbols = [...strip(line).normalize("NFD")];
-    else if (this.manifest.source.units === "graphemes") symbols = this.graphemes([...strip(line).normalize("NFC")]);
-    else if (this.subwords) symbols = symbols.flatMap(word => this.subwords.word(word));
-    return symbols;
+    const {units} = this.manifest.source;
+    if (units === "characters") return [...singleSpaced(line)];
+    if (units === "decomposed") return [...strip(line).normalize("NFD")];
+    if (units === "graphemes") return this.graphemes([...strip(line).normalize("NFC")]);
+    const words = units === "spaced" ? strip(line).normalize("NFC").split(" ").filter(Boolean) : split(line);
+    return this.subwords ? words.flatMap(word => this.subwords.word(word)) : words;
   }
 
   // the longest symbols that the dictionary has, or else characters
@@ -256,9 +256,10 @@ class Translator {
 
   line(symbols) {
     const {units} = this.manifest.target;
-    let line = symbols.join(units === "words" ? " " : "");
+    const spaced = units === "words" || units === "spaced";
+    let line = symbols.join(spaced ? " " : "");
     if (units === "characters") line = singleSpaced(line);
-    else if (units !== "words") line = line.normalize("NFC");
+    else if (!spaced) line = line.normalize("NFC");
     else if (this.subwords) line = strip(`|${(line + " ").replaceAll(this.subwords.separator + " ", "")}`).slice(1);
     if (this.cases) line = sentenceCase(split(line)).join(" ");
     return this.moses ? this.moses.target.detokenise(split(line)) : line;

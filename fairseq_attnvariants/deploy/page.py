@@ -68,7 +68,7 @@ def build_page(package: Name, onnxruntime_web: Optional[Name] = None) -> Path:
         "source": html.escape(sides[0]),
         "target": html.escape(sides[1]),
         # a phone would begin a single word with a capital, which such models seldom know
-        "capitals": "off" if manifest["source"]["units"] in ("graphemes", "decomposed") else "sentences",
+        "capitals": "off" if manifest["source"]["units"] in ("spaced", "graphemes", "decomposed") else "sentences",
         "about": html.escape(" ".join([f"Architecture: {manifest['architecture']}.", *notes])),
         "package": packed(json.dumps({"manifest": manifest, "files": files}).encode()),
         "model": packed(model),

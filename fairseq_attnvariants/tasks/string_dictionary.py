@@ -40,7 +40,7 @@ class StringDictionary(CharacterDictionary):
     @property
     def units(self) -> str:
         """The name of the symbols' kind in an exported package; empty if packages do not support the separator."""
-        return {" ": "words", "": "graphemes", DECOMPOSED: "decomposed"}.get(self.separator, "")
+        return {" ": "spaced", "": "graphemes", DECOMPOSED: "decomposed"}.get(self.separator, "")
 
     @classmethod
     def of(cls, texts: Iterable[List[str]], separator: str) -> "StringDictionary":

@@ -173,8 +173,17 @@ class StringTransductionTask(TranslationTask):
             raise ConfigurationError(why if why.startswith(filename) else f"{filename}: {why}") from None
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
-        """Read the table of a split."""
+        """Read the table of a split.
+
+        Raises:
+            ConfigurationError: the table cannot be read or does not fit the dictionaries, or tables are to be combined.
+        """
         folder, training = _folder(self.cfg), split == self.cfg.train_subset
+        if combine and not training:  # fairseq combines those of training by default
+            raise ConfigurationError(
+                "--combine-valid-subsets: tables are not combined: leave it out, and join the files, or name them in "
+                f"--valid-subset, such as {split},{split}1"
+            )
         needed = training or split == "valid"
         table = tsv.read_table(tsv.find_split(folder, split), self._read_columns(), with_targets=needed)
         sources = [self.src_dict.encode(self.src_dict.split(row.source), row.features) for row in table.rows]
@@ -258,7 +267,10 @@ class StringTransductionTask(TranslationTask):
 
 
 def _folder(cfg: StringTransductionConfig) -> str:
-    return utils.split_paths(cfg.data or "")[0]
+    folder, *others = utils.split_paths(cfg.data or "")
+    if others:
+        raise ConfigurationError(f"{cfg.data}: strings are read from one folder: give one, with joined tables")
+    return folder
 
 
 def _path(folder: str, name: str) -> str:

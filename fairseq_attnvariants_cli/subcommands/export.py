@@ -130,7 +130,7 @@ def check_subwords(task: Any, options: Options) -> None:
         UserError: there are merges, and the source is characters.
     """
     words = task.source_dictionary.symbols
-    if options.bpe_codes and getattr(task.source_dictionary, "units", "words") != "words":
+    if options.bpe_codes and getattr(task.source_dictionary, "units", "words") not in ("words", "spaced"):
         raise UserError("--bpe-codes: the source is characters, which merges do not split: leave it out")
     if not options.bpe_codes and any(word.endswith("@@") for word in words):
         say("the dictionary has subwords (@@) without --bpe-codes: the package translates text split into subwords")

@@ -169,7 +169,7 @@ def test_strings(strings, tmp_path, caplog, separator, units):
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
     about = json.loads((tmp_path / "package" / "manifest.json").read_text())
     found = [about[side][name] for side in ("source", "target") for name in ("units", "language")]
-    assert found == [units, "source", "words", "target"] and about["source"]["end"] == [2]
+    assert found == [units, "source", "spaced", "target"] and about["source"]["end"] == [2]
     lines = [row.partition("\t")[0] for row in (data / "test.tsv").read_text(encoding="utf-8").splitlines()]
     options = [*USER_DIR, "--task", "string_transduction", "--cpu", "--max-len-a", "0", "--max-len-b", "9"]
     generated = corpus.run("fairseq-generate", data, *options, "--path", save / "checkpoint_last.pt")

@@ -16,6 +16,7 @@ WORDS = ["the", "red", "dogs", "saw", "th@@", "is", "tree", ".", "&apos;s", "dog
 # symbols of strings by the units of the manifest, and lines with these symbols and others
 STRINGS = {
     "graphemes": ["a", "e", "é", "e\u0331", "\U0001f469", "\U0001f469\u200d\U0001f467", "한"],
+    "spaced": ["aéa", "a", "\u1e07\u00e9", "c\u00a0a"],
     "decomposed": ["a", "e", "\u0301", "\u0331", "\u1112", "\u1161", "\u11ab"],
 }
 STRING_LINES = [
@@ -25,6 +26,7 @@ STRING_LINES = [
     "<unk>a",
     "한하a",
     "b\u0331é",
+    "c\u00a0a  b\u0331e\u0301 \u3000",
     "",
 ]
 # sources with features, from [N] on, some with parentheses; and lines, some of which are refused

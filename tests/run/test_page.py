@@ -196,7 +196,9 @@ def test_a_page_holds_the_package(tmp_path, unreal_web):
     assert runtime.Translator(package).translate(["the red"])[0].text == "the red"
 
 
-@pytest.mark.parametrize("units, capitals", [("words", "sentences"), ("graphemes", "off"), ("decomposed", "off")])
+@pytest.mark.parametrize(
+    "units, capitals", [("words", "sentences"), ("spaced", "off"), ("graphemes", "off"), ("decomposed", "off")]
+)
 def test_a_phone_writes_no_capitals_into_strings(tmp_path, unreal_web, units, capitals):
     package = packages.write(tmp_path / "package", source__units=units)
     assert f'autocapitalize="{capitals}" dir="auto"' in page.build_page(package, unreal_web).read_text()

@@ -355,7 +355,7 @@ class TestCommands:
 
     @pytest.mark.parametrize("arch, features", [("hard_monotone", "attended"), ("dl4mt", "prepended")])
     def test_features(self, tmp_path, arch, features):
-        """The checkpoint stores the columns; a line of fairseq-interactive is a word, a tab and its tags."""
+        """The checkpoint and its export have the columns; a line of fairseq-interactive is a word, a tab and tags."""
         data = write_tables(tmp_path / "data", features=True)
         more = [*SPACED, *FEATURES, "--features", features, "--max-update", "3"]
         run("fairseq-train", *arguments(data, tmp_path / "run", *more, arch=arch))
@@ -365,6 +365,12 @@ class TestCommands:
         shown = dict(line.split("\t", 1) for line in found.splitlines() if line[:2] == "S-")
         expected = [{"N", "PL"} if tag == "N;PL" else {"N", "ESS", "ESS(SG)"} for tag in tags]
         assert [{*shown[f"S-{number}"].split("\t")[1].split(";")} for number in range(12)] == expected
+        exported = tmp_path / "exported"
+        run("fairseq-attnvariants", "export", data, "--path", options[-5], "--safetensors", "--output", exported)
+        again = "--path", exported / "model.safetensors", "--beam", "3", "--nbest", "2"
+        lines = "^[STHDP]-.*"
+        same = run("fairseq-generate", data, *GENERATE, *again).stdout
+        assert re.findall(lines, same, re.MULTILINE) == re.findall(lines, found, re.MULTILINE) != []
         both = run("fairseq-interactive", data, *options, stdin="ab\tN;ESS(SG)\nab\tESS(SG);N\nab\tN;PL\n").stdout
         one, other, another = ([line for line in both.splitlines() if line[:3] == f"H-{k}"] for k in range(3))
         assert [line[3:] for line in one] == [line[3:] for line in other] != [line[3:] for line in another]
@@ -395,6 +401,8 @@ class TestCommands:
             (data, ["--target-separator", "none"], "the symbols of .*dict.target.txt are separated by ' '"),
             (data, ["--target-column", "1"], "the columns are source 1, target 1, and two of them are the same"),
             (data, ["--source-column", "0"], "--source-column 0: columns are counted from 1"),
+            (data, ["--combine-valid-subsets"], "--combine-valid-subsets: tables are not combined: .* valid,valid1$"),
+            (f"{data}:{other}", SPACED, "strings are read from one folder: give one"),
             (data, ["--source-separator", "ab"], "--source-separator 'ab': a separator is one character"),
         ):
             done = run("fairseq-train", *arguments(folder, tmp_path / "run", *more), check=False)

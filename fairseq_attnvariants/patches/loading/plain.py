@@ -58,6 +58,7 @@ def save(folder: str, state: Mapping[str, Any], data: str) -> None:
         "sha256": {name: _sha256(os.path.join(folder, name)) for name in (MODEL, *texts)},
         "tied": tied,
         "cfg": {**state["cfg"], "task": _with_languages(state["cfg"]["task"], data)},
+        "task_state": state.get("task_state", {}),  # such as the columns of --task string_transduction
     }
     with open(os.path.join(folder, CONFIG), "w", encoding="utf-8") as stream:
         json.dump(content, stream, indent=1, default=vars)  # a Namespace, for components without a dataclass
@@ -108,7 +109,7 @@ def _loaded(folder: str) -> Dict[str, Any]:
                 f"{config} is damaged: it ties {name!a} to {own!a}, of which only the second may be in {path}"
             )
         parameters[name] = parameters[own]
-    return checkpoint(content["cfg"], parameters)
+    return {**checkpoint(content["cfg"], parameters), "task_state": content.get("task_state", {})}
 
 
 def checkpoint(cfg: Any, parameters: Mapping[str, Tensor]) -> Dict[str, Any]:
@@ -131,7 +132,8 @@ def _read(path: str) -> Dict[str, Any]:
     if isinstance(content, dict) and content.get("format") not in (None, FORMAT):
         raise ConfigurationError(f"{path} is of format {content['format']!r}, and this version reads {FORMAT}")
     texts = isinstance(content, dict) and all(_of_texts(content.get(name)) for name in ("sha256", "tied"))
-    if not texts or content.get("format") is None or not isinstance(content.get("cfg"), dict):
+    tables = texts and all(isinstance(content.get(name, {}), dict) for name in ("cfg", "task_state"))
+    if not tables or None in (content.get("format"), content.get("cfg")):
         raise ConfigurationError(f"{path} is damaged: it lacks format, sha256, tied or cfg, or one is of another kind")
     return content
 
