@@ -142,9 +142,8 @@ def checking(make: Callable[..., ArgumentParser], texts: Callable[[Namespace], L
 
 def preprocessed(found: Namespace) -> List[Optional[str]]:
     """The files that fairseq-preprocess is going to read."""
-    prefixes = [
-        prefix for option in (found.trainpref, found.validpref, found.testpref) for prefix in (option or "").split(",")
-    ]
+    several = (prefix for option in (found.validpref, found.testpref) for prefix in (option or "").split(","))
+    prefixes = filter(None, (found.trainpref, *several))
     sides = [found.source_lang, *[found.target_lang] * (not found.only_source)]
     sides += [found.align_suffix] * bool(found.align_suffix)
     texts = [f"{prefix}.{side}" if side else prefix for prefix in prefixes for side in sides]

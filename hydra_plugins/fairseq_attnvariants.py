@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import logging
+import os
 import shutil
 import sys
 import uuid
@@ -62,20 +63,21 @@ class FailedRuns:
             return
         error = job_return._return_value  # the property raises it
         logger.error("this run failed", exc_info=error)
-        run = Path(config.hydra.runtime.output_dir).name
+        run = os.path.relpath(config.hydra.runtime.output_dir, self.folder.parents[1])
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / run).write_text(f"{type(error).__name__}: {error}")
+        name = hashlib.sha256(run.encode()).hexdigest()  # a subdir may have several folders
+        (self.folder / name).write_text(f"{run}: {type(error).__name__}: {error}")
         job_return.return_value, job_return.status = float("inf"), type(job_return.status)["COMPLETED"]
 
     def on_multirun_end(self, config, **_):
         """Name the runs that failed, and end with status 1."""
         if self.folder is None or not self.folder.is_dir():
             return
-        failed = {path.name: path.read_text().replace("\n", " ") for path in sorted(self.folder.iterdir())}
+        failed = sorted(path.read_text().replace("\n", " ") for path in self.folder.iterdir())
         shutil.rmtree(self.folder)
         with contextlib.suppress(OSError):  # another sweep has messages there
             self.folder.parent.rmdir()
-        lines = [f"  {config.hydra.sweep.dir}/{run}: {message}" for run, message in failed.items()]
+        lines = [f"  {config.hydra.sweep.dir}/{message}" for message in failed]
         sys.exit("\n".join([f"failed: {len(lines)} of the sweep's runs, which say why in their logs", *lines]))
 
     def __getattr__(self, name):

@@ -213,7 +213,7 @@ class Network:
         """Return the options for the inputs of the encoder's layers, and for the place of residuals."""
         deep, both = self.encoder_layers > 1, self.has_directions(2)
         skip = self.given.get("skip", default=False) if self.given.marian else deep or upper
-        bidirectional = self.given.get("rnn_enc_depth_bidirectional", "enc_depth_bidirectional", default=None)
+        bidirectional = self.given.get("rnn_enc_depth_bidirectional", "enc_depth_bidirectional")
         if deep and not self.given.marian and (not both or bidirectional not in (None, self.encoder_layers)):
             raise UserError(
                 f"{self.arrays.path}: enc_depth_bidirectional below enc_depth, whose upper layers are twice as wide, "

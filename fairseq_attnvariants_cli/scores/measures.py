@@ -71,8 +71,8 @@ def seed() -> Optional[int]:
     given = os.environ.get("SACREBLEU_SEED", "12345")
     if given.lower() == "none":
         return None
-    if not (given.isdecimal() and int(given)):  # sacrebleu takes 0 for none
-        raise UserError(f"SACREBLEU_SEED={given} in the environment is neither a number from 1 on nor none")
+    if not (given.isdecimal() and len(given) < 100 and int(given)):  # sacrebleu takes 0 for none
+        raise UserError(f"SACREBLEU_SEED={given[:100]} in the environment is neither a number from 1 on nor none")
     return int(given)
 
 

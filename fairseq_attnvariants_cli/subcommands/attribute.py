@@ -136,11 +136,11 @@ def run(options: Options) -> None:
     """Decode the text, compute attributions, print the table, and write the other files."""
     if options.plot and options.line is None:
         raise UserError("--plot draws one sentence: give its --line")
-    if options.steps is not None and options.method != "integrated-gradients":
+    complete = options.method == "integrated-gradients"
+    if options.steps is not None and not complete:
         raise UserError("--steps needs --method integrated-gradients")
     check_drawn(options, "scale_rows", "width")
     given, shown = options.given(), options.names(options.path)
-    complete = options.method == "integrated-gradients"
     with (
         tables(options.json, agreement=options.table) as write,
         optional(write_whole, options.values) as values,

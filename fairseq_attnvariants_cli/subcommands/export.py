@@ -156,13 +156,23 @@ def search_of(system: "System", options: Options) -> "Search":
     )
 
 
+def files_of(split: str, task: Any) -> Tuple[str, ...]:
+    """Return the beginnings of the names that the files of a split may have."""
+    from fairseq_attnvariants.tasks import StringTransductionTask
+
+    if isinstance(task, StringTransductionTask):
+        return (f"{split}.tsv", "dev.tsv") if split == "valid" else (f"{split}.tsv",)
+    source, target = task.cfg.source_lang, task.cfg.target_lang
+    return f"{split}.{source}-{target}.{source}", f"{split}.{target}-{source}.{source}"
+
+
 def sources(system: "System", data: str) -> List[Any]:
     """Return short and long sources of the first split that exists, or none without a split."""
     from ..systems.model import read_subset
 
-    splits = {name.partition(".")[0] for name in os.listdir(data.split(os.pathsep)[0])}
+    there = os.listdir(data.split(os.pathsep)[0])
     for split in SPLITS:
-        if split in splits:
+        if any(name.startswith(files_of(split, system.task)) for name in there):
             text = read_subset(split, system.task, reference=False)
             found = sorted((one.item["source"] for one in text.sentences), key=len)
             longest = min(LONGEST, system.model.encoder.max_source_positions)
@@ -201,7 +211,7 @@ def frequent_subwords(path: str, threshold: int) -> List[str]:
     found = []
     for number, line in enumerate(read_lines(path), start=1):
         subword, _, count = line.strip("\r\n ").rpartition(" ")
-        if not subword or not count.isdecimal():
+        if not subword or not count.isdecimal() or len(count) > 18:
             raise UserError(
                 f"--bpe-vocabulary {path}, line {number}: not a subword and its count, as get-vocab writes them"
             )

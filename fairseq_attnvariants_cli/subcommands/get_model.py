@@ -50,7 +50,7 @@ def fetch(place: str, name: str, sha256: str, largest: int) -> bytes:
     Raises:
         UserError: the file cannot be read, or has another SHA-256.
     """
-    address = f"{place.rstrip('/')}/{name}"
+    address = f"{place}/{name}"
     try:
         with urllib.request.urlopen(address, timeout=PATIENCE) if "://" in place else open(address, "rb") as stream:
             data = stream.read(largest + 1)

@@ -147,12 +147,11 @@ def post_process(
     words, attention = hypothesis.text.split(), hypothesis.attention
     if attention is not None and known is not None:
         attention = copied_words(attention, words, sentence.source.split(), known, unk)
-    aligned = attention is not None
     alignment = {} if attention is None else {j: i for i, j in hard_links(attention)}
     replacements = replace_unks(words, source, alignment, lexicon, unk)
     for replacement in replacements:
         words[replacement.position] = replacement.word
-    return Replaced(hypothesis.score, words, replacements, aligned)
+    return Replaced(hypothesis.score, words, replacements, aligned=attention is not None)
 
 
 def read_dictionary(path: str) -> Container[str]:
@@ -206,11 +205,10 @@ def run(options: Options) -> None:
     results: Dict[int, List[Replaced]] = {}
     with write_whole(options.output) as output:
         for sample_id, words in enumerate(source):
-            if sample_id in sentences:
-                check_source(sample_id, sentences[sample_id], words, options.source, options.unk)
-                wanted = sentences[sample_id].hypotheses[: None if options.nbest else 1]
-                about = sentences[sample_id], words, lexicon, options.unk, known
-                hypotheses = [post_process(hypothesis, *about) for hypothesis in wanted]
+            if sentence := sentences.get(sample_id):
+                check_source(sample_id, sentence, words, options.source, options.unk)
+                wanted = sentence.hypotheses[: None if options.nbest else 1]
+                hypotheses = [post_process(one, sentence, words, lexicon, options.unk, known) for one in wanted]
                 results[sample_id] = hypotheses
                 if options.nbest:
                     output.writelines(f"{sample_id}\t{h.score}\t{' '.join(h.words)}\n" for h in hypotheses)

@@ -41,8 +41,7 @@ def find_columns(cells: Sequence[Sequence[str]], options: ColumnOptions) -> Colu
 def tagged(cells: Sequence[Sequence[str]]) -> Tuple[int, int]:
     """Return the column with the most cells that have a ``;``, and their number; zeros if no cell has one."""
     found = Counter(column for line in cells for column, cell in enumerate(line, start=1) if ";" in cell)
-    [most] = found.most_common(1) or [(0, 0)]
-    return most
+    return next(iter(found.most_common(1)), (0, 0))
 
 
 def check_columns(path: str, cells: Sequence[Sequence[str]], train: str, width: int, columns: Columns) -> None:

@@ -10,7 +10,7 @@ import sys
 from typing import Any, BinaryIO, Callable, ContextManager, Iterator, List, Optional, Set, TextIO, Tuple, TypeVar
 
 STANDARD_OUTPUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
-OPEN = re.compile("/dev/stderr|(?:/dev|/proc/self)/fd/([0-9]+)")  # names of files that this process has open
+OPEN = re.compile("/dev/stderr|(?:/dev|/proc/self)/fd/([0-9]{1,9})")  # names of files that this process has open
 T = TypeVar("T")
 _targets: Set[str] = set()  # files that are being written
 _taken: List[TextIO] = []  # standard input, once it is read
@@ -143,7 +143,8 @@ def write_bytes(path: Optional[str] = None, links: bool = True) -> Iterator[Bina
 
     target = os.path.realpath(path) if links else os.path.abspath(path)
     opened = OPEN.fullmatch(os.path.abspath(path))
-    if links and (opened or os.path.exists(path) and not os.path.isfile(path)):  # such as /dev/null or a pipe
+    special = opened or not os.path.basename(path) or os.path.exists(path) and not os.path.isfile(path)
+    if links and special:  # such as /dev/null or a pipe
         with writing(path):
             # an open stream is written at its position
             stream = open(os.dup(int(opened[1] or 2)) if opened else path, "wb")  # noqa: SIM115

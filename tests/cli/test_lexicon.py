@@ -280,7 +280,8 @@ def test_missing_and_unwritable_files_are_refused(parallel, tmp_path, capfd):
     arguments = parallel("a\n", "x\n", "0-0\n")
     assert "nowhere cannot be read: No such file" in refused([*arguments, "--alignments", "nowhere"], capfd)
     assert "nowhere/table cannot be written: No such file" in refused([*arguments, "--output", "nowhere/table"], capfd)
-    assert "cannot be written: Is a directory" in refused([*arguments, "--output", str(tmp_path)], capfd)
+    for folder in (str(tmp_path), f"{tmp_path}/new/"):
+        assert "cannot be written: Is a directory" in refused([*arguments, "--output", folder], capfd)
 
 
 def test_a_link_that_is_given_twice_counts_once():

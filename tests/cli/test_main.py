@@ -325,7 +325,7 @@ def test_columns_of_one_name_are_refused(here, capfd):
     assert "two columns of the table are called 'by'" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("wrong", ["abc", "0", "-1"])
+@pytest.mark.parametrize("wrong", ["abc", "0", "-1", "9" * 100])
 def test_a_seed_that_sacrebleu_does_not_take(here, capfd, monkeypatch, wrong):
     monkeypatch.setenv("SACREBLEU_SEED", wrong)
     assert main(["score", "source", "target", "--reference", "target", "--bootstrap", "5"]) == 2

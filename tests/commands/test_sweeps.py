@@ -12,6 +12,8 @@ from corpus import SCRIPTS, SIZES, USER_DIR, run
 from fairseq.data.iterators import BackgroundConsumer
 from fairseq.dataclass.initialize import hydra_init
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.utils import JobReturn, JobStatus
+from omegaconf import OmegaConf
 
 from fairseq_attnvariants.patches.training.resuming import stop_loading
 from hydra_plugins.fairseq_attnvariants import FailedRuns
@@ -161,6 +163,16 @@ def test_runs_do_not_share_a_folder(folder, shared):
         cfg = hydra.compose("sweep", [f"checkpoint.save_dir='{folder}'"], return_hydra_config=True)
     with pytest.raises(SystemExit, match=f"checkpoint.save_dir={folder} would be of all") if shared else nullcontext():
         FailedRuns().on_multirun_start(config=cfg)
+
+
+def test_runs_that_fail_in_folders_of_one_name_are_all_named(tmp_path):
+    runs = FailedRuns()
+    runs.folder = tmp_path / ".failed" / "this"
+    for name in ("gru", "lstm"):
+        config = OmegaConf.create({"hydra": {"runtime": {"output_dir": str(tmp_path / name / "1")}}})
+        runs.on_job_end(config, JobReturn(status=JobStatus.FAILED, _return_value=ValueError(f"no {name}")))
+    with pytest.raises(SystemExit, match="failed: 2 .*\n.*/gru/1: ValueError: no gru\n.*/lstm/1: ValueError: no lstm"):
+        runs.on_multirun_end(OmegaConf.create({"hydra": {"sweep": {"dir": "sweep"}}}))
 
 
 def test_what_a_folder_is_not_named_after_has_one_value(data, tmp_path):

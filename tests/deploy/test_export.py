@@ -377,6 +377,17 @@ def test_other_tasks_and_stock_models(runs):
             subcommand.check_system(system._replace(task=object.__new__(kind)))
 
 
+def test_files_that_begin_like_a_split_are_none(runs, tmp_path):
+    """A note, or the test set of another pair, stands for no test set."""
+    system = load(str(runs.rnnsearch / "checkpoint_best.pt"), str(runs.data), cpu=True)
+    data = tmp_path / "data"
+    shutil.copytree(runs.data, data, ignore=shutil.ignore_patterns("test.*"))
+    expected = subcommand.sources(system, str(data))
+    for name in ("test.log", "test.xx-zz.xx.idx"):
+        (data / name).touch()
+    assert len(expected) > 1 and [*map(len, subcommand.sources(system, str(data)))] == [*map(len, expected)]
+
+
 def test_sentences_that_are_too_long_for_the_model_are_not_compared(runs):
     system = load(str(runs.rnnsearch / "checkpoint_best.pt"), str(runs.data), cpu=True)
     *_, second, longest = sorted({len(source) for source in subcommand.sources(system, str(runs.data))})

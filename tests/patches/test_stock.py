@@ -74,14 +74,17 @@ def test_commands_refuse_it_with_its_line(text, capfd, monkeypatch, make, argume
     assert end.value.code == 2 and f"error: {text[1]}" in capfd.readouterr().err
 
 
-def test_preprocessing_looks_at_what_it_will_read_alone(text):
-    """A file whose name has no language is not read."""
+def test_preprocessing_looks_at_what_it_will_read_alone(text, monkeypatch):
+    """A file whose name has no language, or no prefix, is not read."""
     prefix = text[0]
+    monkeypatch.chdir(prefix.parent)
     for side in ("en", "de"):
         Path(f"{prefix}.{side}").write_text("a\n")
     given = ("--trainpref", prefix, "-s", "en", "-t", "de")
     assert parse(options.get_preprocessing_parser, *given).trainpref == str(prefix)
     assert parse(options.get_preprocessing_parser, *given, "--only-source").only_source
+    Path(".de").write_bytes(prefix.read_bytes())
+    assert not parse(options.get_preprocessing_parser, *given).testpref
     Path(f"{prefix}.de").write_bytes(prefix.read_bytes())
     with pytest.raises(SystemExit):
         parse(options.get_preprocessing_parser, *given)
