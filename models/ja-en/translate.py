@@ -242,7 +242,8 @@ class Files:
     def json(self, name: Any, kind: type) -> Any:
         """The content of a JSON file: a list of strings, or an object."""
         value = self._parsed(name, self.read(name))
-        if not isinstance(value, kind) or (kind is list and not all(isinstance(one, str) for one in value)):
+        strings = all(isinstance(one, str) for one in value) if isinstance(value, list) else True
+        if not isinstance(value, kind) or not strings:
             self.refuse(name, "it holds no list of strings" if kind is list else "it holds no object")
         return value
 
