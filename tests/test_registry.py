@@ -489,7 +489,8 @@ def test_commands_from_outside(trained, tmp_path):
     assert refused.returncode == 2 and "'decay'" in refused.stderr and "damaged" not in refused.stderr
     shutil.copy(path, tmp_path / "copy.pt")
     averaged = [path, tmp_path / "copy.pt", "--output", tmp_path / "mean.pt"]
-    assert run("fairseq-attnvariants", "average", *averaged, check=False).returncode == 2
+    refused = run("fairseq-attnvariants", "average", *averaged, check=False)
+    assert refused.returncode == 2 and "'mine'" in refused.stderr and "--user-dir" in refused.stderr
     run("fairseq-attnvariants", "average", *averaged, "--user-dir", MINE)
 
 

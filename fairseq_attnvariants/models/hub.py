@@ -300,9 +300,10 @@ class Hub(GeneratorHubInterface):
 
     def _phrases(self, phrases: Sequence[str]) -> List[Tensor]:
         """The tokens of the constraints of one sentence."""
-        if isinstance(phrases, str) or not all(isinstance(phrase, str) and phrase.strip() for phrase in phrases):
+        given = [None] if isinstance(phrases, str) else [*phrases]  # an iterator can be read only once
+        if not all(isinstance(phrase, str) and phrase.strip() for phrase in given):
             raise ValueError(f"constraints are a list of words and phrases for each sentence, and not {phrases!r}")
-        return [self._forced(phrase, "constraints") for phrase in phrases]
+        return [self._forced(phrase, "constraints") for phrase in given]
 
     def _answer(self, sentence: str, hypothesis: Mapping[str, Tensor], attention: bool, replace_unk: Any) -> Any:
         if not attention and replace_unk is False:
@@ -407,8 +408,9 @@ class Pretrained:
             ValueError: a file or folder is missing, an option has no effect in translation from Python, parameters and
                 configuration do not fit together, or the model translates several pairs of languages.
         """
-        asked = {name: value for name, value in options.items() if name in INSTEAD and INSTEAD[name] != LOADING}
-        check_options(asked, [*INSTEAD], INSTEAD)
+        instead = {**INSTEAD, "beam": "give it to translate or generate"}
+        asked = {name: value for name, value in options.items() if instead.get(name, LOADING) != LOADING}
+        check_options(asked, [*instead], instead)
         folder, data = os.fspath(model_name_or_path), os.fspath(data_name_or_path)
         if checkpoint_file == "model.pt" and not os.path.exists(os.path.join(folder, checkpoint_file)):
             checkpoint_file = PLAIN if os.path.exists(os.path.join(folder, PLAIN)) else checkpoint_file
@@ -423,6 +425,8 @@ class Pretrained:
                 f"{checkpoint_file} in {folder} does not fit the model that its configuration describes: "
                 f"{' '.join(details[0].split())[:300]}"
             ) from None
+        except FileNotFoundError as error:
+            raise ValueError(f"there is no {error.filename or error}: correct the path") from error
         if isinstance(loaded.task, TranslationMultiSimpleEpochTask):
             raise ValueError(
                 f"{checkpoint_file} in {folder} is of several pairs (--task translation_multi_simple_epoch), which "

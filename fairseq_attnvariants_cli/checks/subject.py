@@ -11,6 +11,7 @@ from fairseq.data import Dictionary
 from fairseq.data.language_pair_dataset import collate
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY, FairseqEncoderDecoderModel
+from fairseq.models.nat import FairseqNATModel
 from fairseq.tasks import TASK_REGISTRY
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
@@ -102,8 +103,9 @@ class Subject:
         if architecture not in ARCH_MODEL_REGISTRY:
             folders = [os.path.basename(folder) for folder in user_dirs()]
             raise UserError(f"--arch {architecture}: {no_such(architecture, ARCH_MODEL_REGISTRY, folders)}")
-        if not issubclass(ARCH_MODEL_REGISTRY[architecture], FairseqEncoderDecoderModel):
-            raise UserError(f"--arch {architecture} is no encoder-decoder, and check tests only those")
+        kind = ARCH_MODEL_REGISTRY[architecture]
+        if not issubclass(kind, FairseqEncoderDecoderModel) or issubclass(kind, FairseqNATModel):
+            raise UserError(f"--arch {architecture} is no autoregressive encoder-decoder, and check tests only those")
         self.architecture = architecture
         self.notes = Notes([], [])
         self._hinted = False

@@ -49,7 +49,8 @@ def translate(run: Run, subset: str, options: Any) -> Translations:
 
     data = options.data or run.data
     folder = Path(data.split(os.pathsep)[0])  # of several, the one that fairseq takes test sets from
-    texts = sorted(path for name in (f"{subset}.*", "dict.*") for path in folder.glob(name) if path.is_file())
+    names = [f"{subset}.*", "dict.*", *["dev.tsv"] * (subset == "valid")]  # strings may have their valid.tsv as dev.tsv
+    texts = sorted(path for name in names for path in folder.glob(name) if path.is_file())
     search = [getattr(options, name) for name in ("remove_bpe", *SEARCH)]
     model = [run.checkpoint.name, run.checkpoint.stat().st_size, run.checkpoint.stat().st_mtime_ns]
     made = f"{subset}-{_digest(json.dumps([model, search]).encode())}"

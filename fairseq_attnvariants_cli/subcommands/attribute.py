@@ -28,9 +28,9 @@ class Options(TableOptions, DarkOption, SubwordOptions, TargetOptions, SeveralMo
     """Attribute the log-probability of each target word to the source words, and compare with attention. The
     attributions are integrated gradients or input times gradient. Kendall's tau compares their sizes with the attention
     weights: for each target word without EOS, as a mean over the sentence, and over sentences with its 95% interval.
-    The target is the reference, if you give one, or each model's own translation. Every model of fairseq with source
-    embeddings works; one without attention has no tau. The gap is what the integrated gradients lack of the whole, as a
-    mean over target tokens, and then over sentences; more --steps reduce it.
+    The target is the reference, if you give one, or each model's own translation. Every autoregressive model of fairseq
+    with source embeddings works; one without attention has no tau. The gap is what the integrated gradients lack of the
+    whole, as a mean over target tokens, and then over sentences; more --steps reduce it.
 
     example: fairseq-attnvariants attribute data-bin --path base.pt --path ours.pt --name base --name ours --source
     bpe.test.en --reference bpe.test.de --remove-bpe --line 17 --plot attributions.pdf --html attributions.html

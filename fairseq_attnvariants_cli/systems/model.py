@@ -18,6 +18,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 import numpy as np
 import torch
 from fairseq import checkpoint_utils, utils
+from fairseq.models.nat import FairseqNATModel
 from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleEpochTask
 from torch import Tensor
 from tqdm import tqdm
@@ -117,7 +118,7 @@ def load(path: Union[str, Sequence[str]], data: str, cpu: bool = False) -> Syste
     fairseq's loading is used, which loads only tensors and plain data.
 
     Raises:
-        UserError: a file is missing, is not a checkpoint, or does not match the data.
+        UserError: a file is missing, is not a checkpoint, is of another kind of model, or does not match the data.
     """
     # these files may have moved since the training, and nothing here needs them
     unneeded = dict.fromkeys(["encoder_embed_path", "decoder_embed_path", "warm_start"])
@@ -136,7 +137,13 @@ def load(path: Union[str, Sequence[str]], data: str, cpu: bool = False) -> Syste
             raise
         except Exception as error:  # fairseq raises bare Exceptions, too
             raise _refusal(name, f" with the data folder {data}", error) from error
-        models += [model.to(device).eval() for model in loaded]
+        for model in loaded:
+            if isinstance(model, FairseqNATModel) or not (hasattr(model, "encoder") and hasattr(model, "decoder")):
+                raise UserError(
+                    f"{name} is a {type(model).__name__}, and subcommands read only models with an encoder and an "
+                    "autoregressive decoder"
+                )
+            models.append(model.to(device).eval())
     return System(os.pathsep.join(paths), task, models, device)
 
 

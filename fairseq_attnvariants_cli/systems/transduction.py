@@ -50,6 +50,7 @@ BATCH = 16
 PASSES, LEAST_UPDATES = 20, 2000  # epochs, and fewest updates, which are more epochs of a small table
 VALIDATIONS = 40  # in a training
 RATE, LONG_RATE = "4e-3", "3e-3"  # learning rates; the second one with more than the least updates
+ACCURACY = re.compile(r"\| accuracy ([\d.]+)")  # in the log of a validation
 FALL = 20  # points of accuracy; a training has diverged if its accuracy falls by more
 # examples/strings/RESULTS.md says how they were chosen
 TRAINING = shlex.split(
@@ -220,18 +221,19 @@ def train_seed(job: Job, options: "Options", seed: int) -> str:
     save.mkdir(parents=True, exist_ok=True)
     if not (save / LAST).exists():
         (save / OPTIONS).write_text(job.given + "\n", encoding="utf-8")
-    accuracies = []
+    log = save / "train.log"
+    accuracies = [*map(float, ACCURACY.findall(kept_text(log) if log.exists() else ""))]  # before it was continued
     with tqdm(total=updates, desc=f"training, seed {seed}", unit="update", disable=None) as bar:
 
         def see(line: str) -> None:
             if found := re.search(r"\bnum_updates[= ](\d+)", line):
                 bar.update(int(found[1]) - bar.n)
             tell(line)
-            if found := re.search(r"\| accuracy ([\d.]+)", line):
+            if found := ACCURACY.search(line):
                 accuracies.append(float(found[1]))
                 bar.set_postfix_str(f"accuracy {found[1]}")
 
-        start(training_command(job, options, seed, save), save / "train.log", see, "a")
+        start(training_command(job, options, seed, save), log, see, "a")
         bar.update(updates - bar.n)
     if accuracies and max(accuracies) - accuracies[-1] > FALL:
         say(

@@ -8,6 +8,9 @@ import pytest
 import reference
 import torch
 from conftest import Task, build, dictionary
+from fairseq import checkpoint_utils
+from fairseq.models.nat import NATransformerModel
+from fairseq.models.transformer_lm import TransformerLanguageModel
 
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.subcommands.gates import averages, draw
@@ -15,6 +18,15 @@ from fairseq_attnvariants_cli.systems.gated import encoder_gates, gate_names, ga
 from fairseq_attnvariants_cli.systems.model import System, load
 from fairseq_attnvariants_cli.text.files import UserError
 from fairseq_attnvariants_cli.text.subwords import join_sentence, join_values
+
+
+@pytest.mark.parametrize("kind", [TransformerLanguageModel, NATransformerModel])
+def test_models_of_another_kind_are_refused(kind, runs, monkeypatch):
+    other = object.__new__(kind)
+    monkeypatch.setattr(checkpoint_utils, "load_model_ensemble_and_task", lambda *args, **named: ([other], None, None))
+    with pytest.raises(UserError, match=f"best.pt is a {kind.__name__}, and subcommands read only models with an enc"):
+        load(str(runs.rnnsearch / "checkpoint_best.pt"), str(runs.data), cpu=True)
+
 
 # ---- words and averages
 

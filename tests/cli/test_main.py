@@ -142,7 +142,6 @@ def test_a_missing_fairseq_is_one_line(tmp_path, subcommand):
     line = f"{subcommand} data --path x.pt" + (" --output p.png" if subcommand in ("attention", "export") else "")
     others = {"average": "average x.pt --output y.pt", "results": "results .", "check": "check --arch dl4mt"}
     others |= {"strings": "strings a b c --output d", "hallucinate": "hallucinate a"}
-    others |= {"plain": "plain data --path x.pt --output d"}
     others["import-nematus"] = "import-nematus m.npz --source-dict a --target-dict b -s x -t y --output d"
     line = others.get(subcommand, line)
     found = python(f"""if True:

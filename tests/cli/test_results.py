@@ -10,6 +10,7 @@ import shutil
 import statistics
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from corpus import SIZES, USER_DIR, preprocess, run, write_corpus
 from sacrebleu import corpus_bleu
 
 from fairseq_attnvariants_cli.main import main
-from fairseq_attnvariants_cli.scores.evaluation import Place
+from fairseq_attnvariants_cli.scores.evaluation import Place, translate
 from fairseq_attnvariants_cli.scores.runs import (
     IGNORED,
     Run,
@@ -32,6 +33,7 @@ from fairseq_attnvariants_cli.shown.charts import Dial, curve, draw_curves, draw
 from fairseq_attnvariants_cli.shown.pictures import picture
 from fairseq_attnvariants_cli.shown.tables import Interval, aligned, expanded
 from fairseq_attnvariants_cli.subcommands.results import summary, warn_of_differences
+from fairseq_attnvariants_cli.systems import model as systems
 from fairseq_attnvariants_cli.text.files import UserError
 
 SEARCH = ["--cpu", "--beam", "2", "--max-len-b", "10"]
@@ -319,6 +321,21 @@ def test_other_data_in_the_same_folder_are_translated_again(sweep, tmp_path):
     assert main(["results", str(run), "--data", folders, *SEARCH]) == 2
 
 
+def test_strings_are_translated_again_if_their_development_set_changes(tmp_path, monkeypatch):
+    """Strings may have their validation set as dev.tsv."""
+    texts = systems.Text("", [], list)
+    for name, made in (("load", SimpleNamespace(task=None)), ("read_subset", texts), ("generate", texts)):
+        monkeypatch.setattr(systems, name, lambda *arguments, made=made: made)
+    (tmp_path / "checkpoint").touch()
+    run = Run(tmp_path, tmp_path / "checkpoint", str(tmp_path), 1, "dl4mt", {}, 1, 1, 1.0)
+    options = argparse.Namespace(data=None, cpu=True, remove_bpe=None, **systems.SEARCH)
+    paths = []
+    for text in ("a\tb\n", "a\tb\n", "a\tc\n"):
+        (tmp_path / "dev.tsv").write_text(text)
+        paths.append(translate(run, "valid", options).path)
+    assert paths[0] == paths[1] != paths[2]
+
+
 def test_translations_go_with_what_the_data_folder_holds(sweep, tmp_path):
     """Translations stay valid if the data folder moves, if its files have new times, and if it is gone."""
     run = shutil.copytree(next(sweep.glob("rnnsearch-1-*")), tmp_path / "run")
@@ -339,6 +356,7 @@ def test_a_run_in_a_folder_with_a_colon(sweep, tmp_path):
     run = shutil.copytree(next(sweep.glob("rnnsearch-1-*")), tmp_path / "10:30")
     shutil.rmtree(run / "translations", ignore_errors=True)
     results(run)
+    assert len([*run.glob("translations/*.hypothesis.txt")]) == 1
 
 
 @pytest.mark.parametrize("suffix,beginning", [("tex", "\\begin{tabular}"), ("md", "| system"), ("csv", "system,seeds")])

@@ -168,8 +168,7 @@ def test_a_negative_limit_is_refused(command, tmp_path, capfd):
     )
 
 
-@pytest.mark.parametrize("lines", [1, 3])
-def test_tags_of_another_number_of_lines_are_refused(tmp_path, lines):
-    (tmp_path / "tags").write_text("N\n" * lines)
-    with pytest.raises(UserError, match=f"tags has {lines} lines, but text has 2$"):
+def test_tags_of_more_lines_are_refused(tmp_path):
+    (tmp_path / "tags").write_text("N\n" * 3)
+    with pytest.raises(UserError, match="tags has 3 lines, but text has 2$"):
         read_tags(str(tmp_path / "tags"), [["a"], ["b"]], "text")

@@ -335,7 +335,7 @@ class TestBadInput:
         cut = tmp_path / "checkpoint_last.pt"
         cut.write_bytes((trained / "checkpoint_last.pt").read_bytes()[:5000])
         arguments = train_arguments(data, tmp_path, "--max-epoch", "2", *SMOOTHED)
-        assert run("fairseq-train", *arguments, check=False).returncode != 0
+        assert "has no whole one" in self.failure(run("fairseq-train", *arguments, check=False))
         older = ["--restore-file", str(trained / "checkpoint1.pt")]
         run("fairseq-train", *arguments, *older)
         expected, found = weights(trained / "checkpoint_last.pt"), weights(cut)
@@ -345,8 +345,3 @@ class TestBadInput:
         (tmp_path / "file").write_text("")
         arguments = train_arguments(data, tmp_path / "file", "--max-update", "1")
         assert "Not a directory" in self.failure(run("fairseq-train", *arguments, check=False))
-
-    def test_source_longer_than_the_limit(self, data, trained):
-        common = [data, "--user-dir", USER_DIR, "--path", trained / "checkpoint_best.pt", "--cpu"]
-        process = run("fairseq-interactive", *common, stdin="ant " * 2000 + "\n", check=False)
-        assert "exceeds max" in self.failure(process) or "2001" in self.failure(process)

@@ -120,7 +120,7 @@ def test_nothing_else_is(text):
 
 @pytest.mark.parametrize("code", [b"1 + 1", compile("1 + 1", "", "eval"), True])
 def test_what_is_no_string_is_not_evaluated(code):
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="a string is evaluated, not"):
         evaluate(code)
 
 

@@ -71,9 +71,13 @@ def subcommands(runs, path):
     """Every subcommand that opens checkpoints, as functions without arguments, by their names."""
     pytest.importorskip("matplotlib")
     model = [str(runs.data), "--path", str(path), "--cpu"]
-    lines = {name: [name, *model] for name in ("align", "attention", "eos", "gates", "neighbours", "similarity")}
+    lines = {
+        name: [name, *model]
+        for name in ("align", "attention", "attribute", "eos", "export", "gates", "neighbours", "similarity")
+    }
     lines["align"] += ["--source", str(runs.text / "test.xx"), "--reference", str(runs.text / "test.yy")]
     lines["attention"] += ["--output", str(path.with_suffix(".png"))]
+    lines["export"] += ["--output", str(path.with_suffix(".folder"))]
     lines["average"] = ["average", str(path), "--output", str(path.with_suffix(".average"))]
     lines["results"] = ["results", str(path.parent), "--checkpoint", path.name, "--cpu"]
     parsed = {name: parser(line).parse_args(line) for name, line in lines.items()}

@@ -93,7 +93,7 @@ def test_constraints(hub):
     first, second, third = hub.translate(SENTENCES, beam=4, constraints=[["gnu"], [], ["fox hen", "ant"]])
     assert "gnu" in first.split() and second == hub.translate(SENTENCES[1], beam=4)
     assert re.search("fox hen.*ant", third)
-    assert hub.translate("jay", beam=4, constraints=["fox hen", "ant"]) == third
+    assert hub.translate("jay", beam=4, constraints=iter(["fox hen", "ant"])) == third
     free = hub.translate("jay", beam=4, constraints=["fox hen", "ant"], ordered=False)
     assert "fox hen" in free and "ant" in free
     best = hub.translate("jay", beam=4, prefix="ant", constraints=["gnu"])
@@ -289,6 +289,15 @@ def test_scores_need_a_translation_for_each_sentence(hub):
 def test_what_is_not_there_is_named(runs, folder, name, text, message):
     with pytest.raises(ValueError, match=message):
         AttentionRNNModel.from_pretrained(runs.rnnsearch / folder, name, text.format(data=runs.data))
+
+
+def test_options_of_loading_that_cannot_work_are_refused(runs):
+    for given, message in (
+        (dict(beam=2), "beam has no effect here: give it to translate or generate"),
+        (dict(user_dir="nowhere"), "there is no .*nowhere: correct the path"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            AttentionRNNModel.from_pretrained(runs.rnnsearch, "checkpoint_best.pt", runs.data, **given)
 
 
 def test_an_unknown_arch(capsys):

@@ -175,15 +175,8 @@ def test_what_hard_attention_has_no_part_in():
     with pytest.raises(ConfigurationError, match="--adaptive-output"):
         build("hard_attention", adaptive_output=True)
     for arch, options, said in (
-        (
-            "hard_attention",
-            dict(encoder_type="convolutional"),
-            "one token, and --encoder-type convolutional has no tokens",
-        ),
-        ("dl4mt", dict(attention_score="level"), "--attention-score level gives every position the same score"),
         ("hard_monotone", dict(input_feed=True), "--attention-score level gives every position the same score"),
         ("hard_monotone", dict(attention_score="additive"), "--attention-score additive would learn nothing"),
-        ("hard_monotone", dict(attention_history="coverage"), "--attention-history would learn nothing"),
         ("hard_attention", dict(attention_score="multihead", attention_heads=2), "multihead would learn nothing"),
     ):
         with pytest.raises(ConfigurationError, match=said):

@@ -440,7 +440,7 @@ def test_laboratory_verdicts():
     recorded = re.findall(
         r"\[(\w+)\]\(laboratory/RESULTS\.md#\1\): ([\w ]+), ([+-][\d.]+ ± [\d.]+)", FINDINGS.read_text()
     )
-    assert {task for task, *_ in recorded} <= {*measured}
+    assert recorded and {task for task, *_ in recorded} <= {*measured}
     said = {"behind": "refuted", "ahead": "shown"}  # for claims that are no gains
     for task, word, difference in recorded:
         verdict = said.get(word, word)

@@ -316,7 +316,7 @@ def test_each_sentence_is_measured_on_its_own_reference(tmp_path, monkeypatch):
     assert written["exact"] == ["0.0000", "100.0000"] and written["rare"] == ["nan", "100.0000"]
     assert written["kept"] == written["source"] == ["33.3333", "100.0000"] and written["fresh"][0] == "50.0000"
     found.write_text("a x\n")
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"^zip\(\) argument 2 is longer than argument 1$"):
         measure.main()
 
 

@@ -209,7 +209,7 @@ def test_ensembles_of_other_sizes_are_rows_of_their_own(recipe):
 @pytest.mark.parametrize("system", systems.SYSTEMS)
 def test_every_system_is_built(system):
     arch, *more = systems.SYSTEMS[system][1:]
-    assert Subject(arch, ["--task", "string_transduction", *more]).model
+    assert Subject(arch, ["--task", "string_transduction", *more]).parameters > 0
 
 
 def test_the_results_are_those_of_the_runs():

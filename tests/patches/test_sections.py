@@ -3,8 +3,10 @@
 import pytest
 from corpus import USER_DIR
 from fairseq.dataclass.initialize import add_defaults
+from fairseq.models import MODEL_DATACLASS_REGISTRY
 from omegaconf import OmegaConf
 
+from fairseq_attnvariants.patches.training.sections import fitting
 from fairseq_attnvariants.registry import ConfigurationError
 
 
@@ -74,6 +76,15 @@ def test_a_component_without_a_dataclass_takes_any_option():
     assert found.optimizer.adam_eps == 1e-8 and found.model.dropout == 0.2
     assert "encoder_embed_dim" not in found.model  # stock models have defaults, and do not accept null
     assert completed().model.encoder_embed_dim is None
+
+
+@pytest.mark.parametrize("name", ["transformer_lm", "transformer_ulm"])
+def test_a_model_of_fairseq_takes_its_own_defaults(name):
+    """An option whose default is null is one that the model has."""
+    defaults = OmegaConf.to_container(OmegaConf.structured(MODEL_DATACLASS_REGISTRY[name]))
+    own = {option: value for option, value in defaults.items() if not str(value).startswith("${")} | {"_name": name}
+    kept = fitting(OmegaConf.create(own), {}, "model")
+    assert None in own.values() and kept == {option: value for option, value in own.items() if value is not None}
 
 
 def test_an_option_that_a_model_lacks():

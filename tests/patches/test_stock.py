@@ -74,7 +74,7 @@ def test_commands_refuse_it_with_its_line(text, capfd, monkeypatch, make, argume
     assert end.value.code == 2 and f"error: {text[1]}" in capfd.readouterr().err
 
 
-def test_preprocessing_looks_at_what_it_will_read_alone(text, monkeypatch):
+def test_preprocessing_looks_at_what_it_will_read_alone(text, monkeypatch, capfd):
     """A file whose name has no language, or no prefix, is not read."""
     prefix = text[0]
     monkeypatch.chdir(prefix.parent)
@@ -88,6 +88,7 @@ def test_preprocessing_looks_at_what_it_will_read_alone(text, monkeypatch):
     Path(f"{prefix}.de").write_bytes(prefix.read_bytes())
     with pytest.raises(SystemExit):
         parse(options.get_preprocessing_parser, *given)
+    assert text[1].replace(str(prefix), f"{prefix}.de") in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("bad, said", [(b"c\rd\n", "a carriage return"), (b"caf\xe9 d\n", "not UTF-8")])

@@ -28,7 +28,7 @@ from fairseq_attnvariants.tasks import CharTranslationTask, StringDictionary, St
 from fairseq_attnvariants.tasks.exact_match import ExactMatchScorer, counts, edits
 from fairseq_attnvariants.tasks.string_dictionary import write
 from fairseq_attnvariants.tasks.string_transduction import StringTransductionConfig
-from fairseq_attnvariants.tasks.tsv import Columns, Row, Table, read_table, symbols, tags
+from fairseq_attnvariants.tasks.tsv import Columns, Row, Table, find_split, read_table, symbols, tags
 from fairseq_attnvariants_cli.checks import DEMANDS, Subject
 from fairseq_attnvariants_cli.subcommands.strings import Options
 from fairseq_attnvariants_cli.systems import string_tables, transduction
@@ -38,6 +38,13 @@ from fairseq_attnvariants_cli.text.generated import Hypothesis, Sentence
 commands = pytest.mark.commands
 PLAIN = Columns()
 FAMILY, FLAG = "👩‍👩‍👧", "🇮🇸"  # one grapheme cluster each, of several code points
+
+
+def test_a_development_set_is_the_validation_set(tmp_path):
+    (tmp_path / "dev.tsv").touch()
+    assert find_split(str(tmp_path), "valid") == str(tmp_path / "dev.tsv")
+    (tmp_path / "valid.tsv").touch()
+    assert find_split(str(tmp_path), "valid") == str(tmp_path / "valid.tsv")
 
 
 class TestTables:
@@ -433,10 +440,19 @@ def test_characters_of_many_fewer_parts_are_decomposed(words, expected):
 @pytest.mark.parametrize("updates, rate", [(2000, "4e-3"), (2001, "3e-3")])
 @pytest.mark.parametrize("last, told", [("88.0", ""), ("68.5", ""), ("12.5", "fell from 88.5 to 12.5")])
 def test_a_training_that_diverges_is_told(tmp_path, monkeypatch, capsys, updates, rate, last, told):
+    """The best accuracy may be in the log of a training that is continued."""
+    lines = [
+        "| valid | epoch 1 | accuracy 88.5 | wer 11.5\n",
+        f"| valid | epoch 2 | accuracy {last} | best_accuracy 88.5\n",
+    ]
+    if updates > 2000:
+        (tmp_path / "seed1").mkdir()
+        (tmp_path / "seed1" / "train.log").write_text(lines.pop(0))
+
     def start(command, log, see, mode):
         assert command[command.index("--lr") + 1] == rate
-        for line in ("epoch 1 | accuracy 88.5 | wer 11.5", f"epoch 2 | accuracy {last} | best_accuracy 88.5"):
-            see(f"| valid | {line}\n")
+        for line in lines:
+            see(line)
 
     monkeypatch.setattr(transduction, "start", start)
     job = transduction.Job(tmp_path, tmp_path, Columns(), (" ", " "), 800, {}, "user", updates, "", {})

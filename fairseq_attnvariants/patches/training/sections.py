@@ -74,8 +74,9 @@ def fitting(given: DictConfig, listed: Dict[str, Any], section: str) -> Dict[str
     for option, value in ((str(option), given[option]) for option in given):
         usual = listed.get(option, ...)
         unchanged = value == usual or str(usual).startswith("${")
-        if option in options and (takes_null or value is not None):
-            kept[option] = value
+        if option in options:
+            if takes_null or value is not None:
+                kept[option] = value
         elif not unchanged:
             raise ConfigurationError(
                 f"{section}.{option}: the {section} {name} has no such option{nearest(option, options)}: correct it or "
