@@ -300,7 +300,7 @@ class Hub(GeneratorHubInterface):
 
     def _phrases(self, phrases: Sequence[str]) -> List[Tensor]:
         """The tokens of the constraints of one sentence."""
-        given = [None] if isinstance(phrases, str) else [*phrases]  # an iterator can be read only once
+        given: List[Any] = [None] if isinstance(phrases, str) else [*phrases]  # an iterator can be read only once
         if not all(isinstance(phrase, str) and phrase.strip() for phrase in given):
             raise ValueError(f"constraints are a list of words and phrases for each sentence, and not {phrases!r}")
         return [self._forced(phrase, "constraints") for phrase in given]
