@@ -562,9 +562,10 @@ class Text:
             return list(unicodedata.normalize("NFD", line.strip()))
         if units == "graphemes":
             return list(self.graphemes(unicodedata.normalize("NFC", line.strip())))
-        words = line.split()
         if units == "spaced":
             words = [symbol for symbol in unicodedata.normalize("NFC", line.strip()).split(" ") if symbol]
+        else:
+            words = line.split()
         return self.subwords(words) if self.subwords else words
 
     def graphemes(self, line: str) -> Iterator[str]:

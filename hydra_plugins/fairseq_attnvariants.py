@@ -65,8 +65,7 @@ class FailedRuns:
         logger.error("this run failed", exc_info=error)
         run = os.path.relpath(config.hydra.runtime.output_dir, self.folder.parents[1])
         self.folder.mkdir(parents=True, exist_ok=True)
-        name = hashlib.sha256(run.encode()).hexdigest()  # a subdir may have several folders
-        (self.folder / name).write_text(f"{run}: {type(error).__name__}: {error}")
+        (self.folder / uuid.uuid4().hex).write_text(f"{run}: {type(error).__name__}: {error}")
         job_return.return_value, job_return.status = float("inf"), type(job_return.status)["COMPLETED"]
 
     def on_multirun_end(self, config, **_):

@@ -220,13 +220,18 @@ def tags(text: str) -> Tuple[str, ...]:
     return tuple(sorted(found))
 
 
+def split_names(split: str) -> List[str]:
+    """The names that the file of a split may have, the best first: ``SPLIT.tsv``; for ``valid`` also ``dev.tsv``."""
+    return [f"{split}.tsv", *["dev.tsv"] * (split == "valid")]
+
+
 def find_split(folder: str, split: str) -> str:
-    """The file of a split in a data folder: ``SPLIT.tsv``; for ``valid`` also ``dev.tsv``.
+    """The file of a split in a data folder, by :func:`split_names`.
 
     Raises:
         ConfigurationError: there is no such file.
     """
-    names = [f"{split}.tsv", *["dev.tsv"] * (split == "valid")]
+    names = split_names(split)
     paths = [os.path.join(folder, name) for name in names]
     for path in paths:
         if os.path.isfile(path):

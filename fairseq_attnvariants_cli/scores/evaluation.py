@@ -45,12 +45,14 @@ def translate(run: Run, subset: str, options: Any) -> Translations:
     The names of these files have hashes of the checkpoint, the search and the content of the data folder, but not of
     its path. If the data are gone, earlier translations are used, if there is exactly one set.
     """
+    from fairseq_attnvariants.tasks.tsv import split_names
+
     from ..systems.model import generate, load, read_subset
 
     data = options.data or run.data
     folder = Path(data.split(os.pathsep)[0])  # of several, the one that fairseq takes test sets from
-    names = [f"{subset}.*", "dict.*", *["dev.tsv"] * (subset == "valid")]  # strings may have their valid.tsv as dev.tsv
-    texts = sorted(path for name in names for path in folder.glob(name) if path.is_file())
+    names = f"{subset}.*", "dict.*", *split_names(subset)
+    texts = sorted({path for name in names for path in folder.glob(name) if path.is_file()})
     search = [getattr(options, name) for name in ("remove_bpe", *SEARCH)]
     model = [run.checkpoint.name, run.checkpoint.stat().st_size, run.checkpoint.stat().st_mtime_ns]
     made = f"{subset}-{_digest(json.dumps([model, search]).encode())}"

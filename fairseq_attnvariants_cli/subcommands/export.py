@@ -159,9 +159,10 @@ def search_of(system: "System", options: Options) -> "Search":
 def files_of(split: str, task: Any) -> Tuple[str, ...]:
     """Return the beginnings of the names that the files of a split may have."""
     from fairseq_attnvariants.tasks import StringTransductionTask
+    from fairseq_attnvariants.tasks.tsv import split_names
 
     if isinstance(task, StringTransductionTask):
-        return (f"{split}.tsv", "dev.tsv") if split == "valid" else (f"{split}.tsv",)
+        return tuple(split_names(split))
     source, target = task.cfg.source_lang, task.cfg.target_lang
     return f"{split}.{source}-{target}.{source}", f"{split}.{target}-{source}.{source}"
 
