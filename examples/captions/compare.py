@@ -1,8 +1,8 @@
 """Print the tables of RESULTS.md from seeds.csv, gates.csv and ../findings.csv: ``compare.py``.
 
-``comparisons.csv`` has the comparisons of PLAN.md: groups A1, A2 and A4, and those of A3 without continued systems. If
-a baseline has several columns, with semicolons between them, the largest figure of each seed counts. A row of the
-findings counts once each of its comparisons has three seeds.
+``comparisons.csv`` has the comparisons of PLAN.md: groups A1 to A4. If a baseline has several columns, with
+semicolons between them, the largest figure of each seed counts. A row of the findings counts once each of its
+comparisons has three seeds.
 """
 
 import argparse
