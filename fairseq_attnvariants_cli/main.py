@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, List, NoReturn, Optional, Sequence, Tuple, Type
 
 from .installed import installed
-from .text.files import UserError, reason, say, standard_output
+from .text.files import UserError, forget_inputs, reason, say, standard_output
 
 PROGRAM = "fairseq-attnvariants"
 LARGE = ("--batch-size", "--max-tokens", "--bootstrap")  # options that take memory
@@ -82,6 +82,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             return main(arguments)
     arguments = sys.argv[1:] if arguments is None else arguments
     prepare()
+    forget_inputs()
     options = None
     try:
         check_name(arguments)

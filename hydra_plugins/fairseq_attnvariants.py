@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import logging
 import os
+import re
 import shutil
 import sys
 import uuid
@@ -24,6 +25,19 @@ if hasattr(OmegaConf, "register_new_resolver"):  # omegaconf 2.0, with fairseq's
     OmegaConf.register_new_resolver("attnvariants.hash", short_hash, replace=True)
 
 
+def written_out(text: str, config) -> str:
+    """Append to a text the values in its ``${...}`` that are interpolations themselves, at every depth."""
+    done = set()
+    while new := {*re.findall(r"\$\{([\w.]+)\}", text)} - done:
+        done |= new
+        for key in sorted(new):
+            section, _, option = key.rpartition(".")
+            with contextlib.suppress(Exception):  # hydra has some of its values only during a run
+                value = OmegaConf.to_container(OmegaConf.select(config, section), resolve=False)[option]
+                text += f" {value}" if "${" in str(value) else ""
+    return text
+
+
 class FailedRuns:
     """A callback for hydra: a failed run logs its error, and the sweep ends with a list of all failed runs.
 
@@ -42,14 +56,17 @@ class FailedRuns:
         import torch  # here, since hydra imports this module for every program
 
         shared = OmegaConf.to_container(config.checkpoint, resolve=False)["save_dir"]
-        if (Path(shared).is_absolute() or ".." in Path(shared).parts) and "${" not in shared:
+        elsewhere = Path(shared).is_absolute() or ".." in Path(shared).parts
+        if elsewhere and "${" not in shared:
             sys.exit(f"checkpoint.save_dir={shared} would be of all runs of this sweep: give hydra.sweep.dir instead")
-        named = OmegaConf.to_container(config.hydra.sweep, resolve=False)["subdir"]
-        if "override_dirname" in named:
+        subdir = OmegaConf.to_container(config.hydra.sweep, resolve=False)["subdir"]
+        named = written_out(shared if elsewhere else f"{subdir}/{shared}", config)
+        if "${hydra.job.num}" not in named and "${hydra.job.id}" not in named:
             left_out = config.hydra.job.config.override_dirname.exclude_keys
             for override in OverridesParser.create().parse_overrides([*config.hydra.overrides.task]):
                 key = override.key_or_group
-                if override.is_sweep_override() and key in left_out and f"${{{key}}}" not in named:
+                hashed = "override_dirname" in named and key not in left_out
+                if override.is_sweep_override() and not hashed and f"${{{key}}}" not in named:
                     sys.exit(f"{key} does not change a run's folder: give one value of it for a sweep")
         self.folder = Path(config.hydra.sweep.dir).absolute() / ".failed" / uuid.uuid4().hex
         if config.hydra.launcher.get("n_jobs") == -1 and torch.cuda.is_available() and not config.common.cpu:

@@ -201,7 +201,8 @@ def nematus_options(net):
     """Return the options of a network that Nematus stores in a separate file."""
     later = {"embedding_size": M, "rnn_enc_depth": net["enc_depth"], "model_type": "rnn", "softmax_mixture_size": 1}
     early = {"dim_word": M, "enc_depth": net["enc_depth"], "encoder": "gru", "decoder": "gru_cond", "factors": 1}
-    return later if net["later"] else {**early, "model_version": 0.2, "use_dropout": True}
+    ties = {"tie_decoder_embeddings": net["tied"], "tie_encoder_decoder_embeddings": net["one"]}
+    return {**later, **ties} if net["later"] else {**early, **ties, "model_version": 0.2, "use_dropout": True}
 
 
 def save(net, arrays, path):

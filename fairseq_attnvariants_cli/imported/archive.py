@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import reprlib
 import zipfile
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -14,6 +15,11 @@ from ..text.files import UserError, read_lines
 MARIAN = "special:model.yml"  # the array whose bytes are Marian's options
 SKIPPED = {"decoder_c_tt", "history_errs", "uidx", "zipped_params"}  # arrays that no equation reads
 SHOWN, LONGEST = 5, 100  # most names in a message, and most characters of a name
+
+
+def shown(value: Any, most: int) -> str:
+    """Return a value of JSON or YAML for a message, with ``most`` characters; nested lists may be endless in YAML."""
+    return (reprlib.repr(value) if isinstance(value, (list, dict)) else str(value))[:most]
 
 
 class Options(NamedTuple):
@@ -132,6 +138,8 @@ def read_arrays(path: str) -> Dict[str, np.ndarray]:
             raise UserError(f"{path} is damaged: the checksum of {damaged} is another one")
         with np.load(path, allow_pickle=False) as archive:
             for name in archive.files:
+                if archive.files.count(name) > 1:
+                    raise UserError(f"{path} has the array {name} twice: it is damaged")
                 if name in SKIPPED or name.startswith("adam"):
                     continue
                 array = archive[name]

@@ -16,7 +16,7 @@ from fairseq_attnvariants.nn.layer_norm import LayerNorm
 from fairseq_attnvariants.nn.layers import FusedLayer
 
 from ..text.files import UserError
-from .archive import Arrays, Options
+from .archive import Arrays, Options, shown
 from .names import cell_array, layer, nematus_names, parts
 
 NEVER = -1e4  # logit of <s> and <pad>, whose probability is then 0 in any number type
@@ -53,7 +53,21 @@ MARIAN: Dict[Tuple[str, ...], Sequence[Any]] = {
     ("lemma-dim-emb",): (0,),
     ("dec-cell-base-depth",): range(2, 1000),
 }
-
+# options that say what the arrays show, by the attribute of :class:`Network` that has it
+SIZES: Dict[str, Tuple[str, ...]] = {
+    "source_width": ("dim_word", "embedding_size", "dim-emb"),
+    "hidden": ("dim", "state_size", "dim-rnn"),
+    "encoder_layers": ("enc_depth", "rnn_enc_depth", "enc-depth"),
+    "encoder_depth": ("enc_recurrence_transition_depth", "rnn_enc_transition_depth", "enc-cell-depth"),
+    "decoder_layers": ("dec_depth", "rnn_dec_depth", "dec-depth"),
+    "decoder_depth": ("dec_base_recurrence_transition_depth", "rnn_dec_base_transition_depth", "dec-cell-base-depth"),
+}
+# the same for switches: the arrays show that one of them is on, or that none is
+SWITCHES: Dict[str, Tuple[str, ...]] = {
+    "tied": ("tie_decoder_embeddings", "tied-embeddings", "tied-embeddings-all"),
+    "one_embedding": ("tie_encoder_decoder_embeddings", "tied-embeddings-src", "tied-embeddings-all"),
+    "normalised": ("layer_normalisation", "rnn_layer_normalization", "layer-normalization"),
+}
 
 Two = Tuple[Any, Any]  # a cell's weights, biases or norms: of the input's sum, or None, and of the recurrent sum
 
@@ -93,8 +107,10 @@ def check_options(options: Options, table: Dict[Tuple[str, ...], Sequence[Any]])
                 fitting = f"{values[0]} or more"
             else:
                 fitting = " or ".join(str(one) for one in values if one != [])
+            # a text or a truth value can look like the number that is read
+            said = repr(value) if isinstance(value, str) and value in map(str, values) else shown(value, 100)
             raise UserError(
-                f"{options.source}: {name} is {str(value)[:100]}, which no model here has"
+                f"{options.source}: {name} is {said}, which no model here has"
                 + (f" (what is read is {fitting})" if fitting else "")
             )
 
@@ -106,9 +122,9 @@ def dropped_out(arrays: Dict[str, np.ndarray], options: Options) -> Dict[str, np
         UserError: the embeddings are tied, and one matrix would need two scales.
     """
     version = options.get("model_version", default=0)
-    if options.marian or not options.get("use_dropout", default=False) or not _before_0_1(version):
+    if options.marian or not switched(options, "use_dropout") or not _before_0_1(version):
         return arrays
-    if options.get("tie_decoder_embeddings", default=False):
+    if switched(options, "tie_decoder_embeddings"):
         raise UserError(
             f"{options.source}: use_dropout with model_version {version} scales an embedding otherwise than an output, "
             "and tie_decoder_embeddings makes them one: train it on with a newer Nematus"
@@ -125,6 +141,18 @@ def dropped_out(arrays: Dict[str, np.ndarray], options: Options) -> Dict[str, np
     return scaled
 
 
+def switched(options: Options, name: str) -> bool:
+    """Return whether an option is switched on.
+
+    Raises:
+        UserError: the option is no truth value; a text such as "false" would count as true.
+    """
+    value = options.get(name, default=False)
+    if not isinstance(value, (bool, int, float)) or value not in (0, 1):
+        raise UserError(f"{options.source}: {name} is {shown(value, 100)!r}, and true or false is wanted")
+    return bool(value)
+
+
 def rate(options: Options, name: str) -> float:
     """Return the probability of dropout that an option has.
 
@@ -133,7 +161,9 @@ def rate(options: Options, name: str) -> float:
     """
     value = options.get(name, default=0)
     if not isinstance(value, (int, float)) or not 0 <= value < 1:
-        raise UserError(f"{options.source}: {name} is {str(value)[:100]}, and a number from 0 on and below 1 is wanted")
+        raise UserError(
+            f"{options.source}: {name} is {shown(value, 100)}, and a number from 0 on and below 1 is wanted"
+        )
     return value
 
 
@@ -166,10 +196,37 @@ class Network:
         self.state = arrays.shape("decoder_U")[0]
         self.attention = arrays.shape("decoder_Wc_att")[1]
         self.features = arrays.shape("ff_logit_lstm_W")[1]
+        self.tied = "ff_logit_W" not in arrays and "ff_logit_Wt" not in arrays
+        self.one_embedding = self.target == "Wemb"
+        self.normalised = self.norm_of("decoder_U_lns", "decoder_gamma2") != "none"
         self.filled: List[Tensor] = []
+        self.check_options()
         self.options = self.model_options(shared)
 
     # options of the network
+
+    def check_options(self) -> None:
+        """Refuse options of another network, and a network that lacks an output matrix, or whole layers or cells.
+
+        Raises:
+            UserError: an option differs from what the arrays show.
+        """
+        given = {name: value for name, value in self.given.values.items() if value is not None}
+        told: Dict[str, Dict[str, Any]] = {
+            attribute: {name: given[name] for name in names if given.get(name)} for attribute, names in SIZES.items()
+        }
+        for attribute, names in SWITCHES.items():
+            asked = {name: switched(self.given, name) for name in names if name in given}
+            told[attribute] = {" or ".join(asked): any(asked.values())} if asked else {}
+        for attribute, values in told.items():
+            for name, value in values.items():
+                if value != getattr(self, attribute):
+                    said = repr(value) if isinstance(value, str) else shown(value, 100)
+                    raise UserError(
+                        f"{self.given.source}: {name} is {said}, and the arrays of {self.arrays.path} "
+                        f"show {getattr(self, attribute)}: these are the options of another model, or arrays are "
+                        "missing"
+                    )
 
     def model_options(self, shared: bool) -> Dict[str, Any]:
         """Return the options of the model in this package that has the network's equations."""
@@ -185,8 +242,7 @@ class Network:
         upper = self.decoder_layers > 1
         if upper and not self.given.marian:
             check_options(self.given, NEMATUS_UPPER)
-        tied = "ff_logit_W" not in self.arrays and "ff_logit_Wt" not in self.arrays
-        one = tied and self.target == "Wemb" and shared
+        tied, one = self.tied, self.tied and self.one_embedding and shared
         return {
             "encoder_embed_dim": self.source_width,
             "encoder_hidden_size": self.hidden,

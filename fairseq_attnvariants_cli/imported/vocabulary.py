@@ -6,9 +6,11 @@ from typing import Any, Dict, List, NamedTuple
 import yaml
 
 from ..text.files import UserError, read_lines
+from .archive import shown
 
 END, UNKNOWN = ("</s>", "eos"), ("<unk>", "UNK")
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # of fairseq; they are not in its files
+MARK = "\ufeff"  # a byte order mark; at the start of a file it is no part of a word
 YAML = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # reads `yes`, `1` and `~` as words
 
 
@@ -35,10 +37,11 @@ class Vocabulary(NamedTuple):
 
     def lines(self, count: int) -> List[str]:
         """Return the lines of fairseq's ``dict.txt`` for the first ``count`` rows."""
-        found, seen = [], {*SPECIAL}
+        found: List[str] = []
+        seen = {*SPECIAL}
         for row in self.rows(count)[len(SPECIAL) :]:
             word = self.words.get(row, "")
-            if not _can_stand(word):
+            if not _can_stand(word) or (not found and word.startswith(MARK)):
                 word = f"<row-{row}>"
             # a name that was seen before belongs to another symbol
             found.append(f"{word} 1 #fairseq:overwrite" if word in seen else f"{word} 1")
@@ -76,7 +79,7 @@ def read_vocabulary(path: str) -> Vocabulary:
     for word, value in content.items():
         number = _number(value)
         if not isinstance(word, str) or number < 0:
-            raise UserError(f"{path}: {str(word)[:50]!r} has the number {str(value)[:50]!r}, which is none of a row")
+            raise UserError(f"{path}: {str(word)[:50]!r} has the number {shown(value, 50)!r}, which is none of a row")
         if number in words:
             raise UserError(f"{path}: {words[number][:50]!r} and {word[:50]!r} have one number, {number}")
         words[number] = word

@@ -10,7 +10,7 @@ from statistics import mean
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ..options import SEARCH
-from ..text.files import UserError, read_lines, write_whole
+from ..text.files import UserError, read_lines, say, write_whole
 from .measures import check_tokenised, metrics, scores, within_limits
 from .runs import Run
 
@@ -61,6 +61,7 @@ def translate(run: Run, subset: str, options: Any) -> Translations:
     kept = list(stem.parent.glob(f"{made}-*.reference.txt"))
     if not texts and len(kept) == 1:
         stem = kept[0].with_name(kept[0].name.removesuffix(".reference.txt"))
+        say(f"there are no data of {subset!r} in {data}: earlier translations in {stem.parent} are scored")
     paths = [f"{stem}.hypothesis.txt", f"{stem}.reference.txt"]
     if not all(map(os.path.exists, paths)):
         system = load([str(run.checkpoint)], data, options.cpu)
@@ -110,7 +111,7 @@ def mean_of_file(path: str, count: Optional[int]) -> Optional[float]:
     numbers = []
     for number, line in enumerate(read_lines(path), start=1):
         try:
-            numbers.append(float(line))
+            numbers.append(float(line if "_" not in line else ""))  # Python would read 1_5 as 15
         except ValueError:
             numbers.append(math.inf)
         if math.isinf(numbers[-1]):

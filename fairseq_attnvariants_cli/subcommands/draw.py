@@ -72,6 +72,8 @@ def run(options: Options) -> None:
     check_drawn(options)
     line = next((text for n, text in enumerate(read_lines(options.translations), 1) if n == options.line), None)
     if line is None:
+        if options.line == 1:
+            raise UserError(f"{options.translations} is empty")
         raise UserError(f"{options.translations} has no line {options.line}: --line is too large")
     found = read_panels(line, f"{options.translations}, line {options.line},")
     if options.plot:

@@ -23,6 +23,7 @@ class Options(ColumnOptions):
     """Print more rows for a table of inflected words, to train on both (Anastasopoulos and Neubig 2019). The stem is
     the letters that a word and its form share in a row, at least 3. Half of its letters become random ones of the
     alphabet, the same in both; the features stay. A stem of more than 5 letters keeps its first and its last letter.
+    If spaces separate the symbols of both sides, each symbol is a letter.
 
     example: fairseq-attnvariants hallucinate train.tsv --words 10000 --seed 1 > more.tsv
 
@@ -84,7 +85,10 @@ def rows(options: Options) -> Iterator[List[str]]:
     cells = read_cells(options.train)
     columns = find_columns(cells, options)
     table = read_table(options.train, columns, cells=cells)
-    units = DECOMPOSED if DECOMPOSED in (find_separator(table, side) for side in ("source", "target")) else ""
+    found = {find_separator(table, side) for side in ("source", "target")}
+    # of a sound of several letters, such as t͡s, one letter alone would be no sound
+    units = DECOMPOSED if DECOMPOSED in found else " " if found == {" "} else ""
+    between = " " if units == " " else ""
     pairs = [(symbols(row.source, units), symbols(row.target or "", units)) for row in table.rows]
     alphabet = defaultdict(list)
     for symbol in sorted({symbol for pair in pairs for word in pair for symbol in word if is_letter(symbol)}):
@@ -101,10 +105,10 @@ def rows(options: Options) -> Iterator[List[str]]:
         pair = hallucinated(*pairs[number], alphabet, rng)
         if pair != pairs[number]:
             made += 1
-            found = [*cells[number]]
-            texts = (unicodedata.normalize("NFC", "".join(word)) for word in pair)
-            found[columns.source - 1], found[columns.target - 1] = texts
-            yield found
+            row = [*cells[number]]
+            texts = (unicodedata.normalize("NFC", between.join(word)) for word in pair)
+            row[columns.source - 1], row[columns.target - 1] = texts
+            yield row
     say(f"{len(usable)} of the {len(pairs)} rows of {options.train} have a stem")
 
 

@@ -14,6 +14,7 @@ OPEN = re.compile("/dev/stderr|(?:/dev|/proc/self)/fd/([0-9]{1,9})")  # names of
 T = TypeVar("T")
 _targets: Set[str] = set()  # files that are being written
 _taken: List[TextIO] = []  # standard input, once it is read
+_inputs: Set[str] = set()  # files that this command has read
 
 
 # control characters, line separators and characters that change the direction of writing: they falsify the display
@@ -61,6 +62,7 @@ def read_lines(path: str) -> Iterator[str]:
         _take_input()
     try:
         with contextlib.nullcontext(sys.stdin.buffer) if path == "-" else open(path, "rb") as stream:
+            _inputs.add(os.path.realpath(path))
             for number, line in enumerate(stream, start=1):
                 try:
                     # a byte order mark is not part of the first word
@@ -69,6 +71,21 @@ def read_lines(path: str) -> Iterator[str]:
                     raise UserError(f"{path}, line {number}: not UTF-8 ({error.reason}): save it as UTF-8") from error
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def forget_inputs() -> None:
+    """Forget which files were read; a new command begins."""
+    _inputs.clear()
+
+
+def check_no_input(target: str, path: str, inputs: Set[str] = _inputs) -> None:
+    """Refuse to replace one of the ``inputs`` (default: the files that :func:`read_lines` has read) by an output.
+
+    Raises:
+        UserError: ``target``, which the message calls ``path``, is one of them.
+    """
+    if target in inputs:
+        raise UserError(f"{path} is an input, too, and would be replaced: name another file for the output")
 
 
 def _take_input() -> None:
@@ -181,6 +198,7 @@ def _replaced(target: str, path: str, content: io.BytesIO) -> Iterator[BinaryIO]
 
     Until then its name is random, because a link with a predictable name could redirect the output.
     """
+    check_no_input(target, path)
     folder, name = os.path.split(target)
     scratch = os.path.join(folder, f"{name[:40]}.{os.urandom(4).hex()}.tmp")  # the length of names is limited
     exists = os.path.isfile(target) and not os.path.islink(target)
@@ -193,6 +211,7 @@ def _replaced(target: str, path: str, content: io.BytesIO) -> Iterator[BinaryIO]
             if exists:
                 shutil.copymode(target, scratch)
         yield content
+        check_no_input(target, path)  # files that were read in the block
         with writing(path):
             with stream:  # on a full disk, only closing may fail
                 stream.write(content.getbuffer())

@@ -202,6 +202,21 @@ def test_bad_input_is_refused(tmp_path, capfd, more, message):
     assert message in error and error.count("\n") == 1 and os.listdir(tmp_path) == []
 
 
+def test_the_mean_replaces_none_of_its_checkpoints(runs, tmp_path, capfd):
+    """A checkpoint would lose the state of its optimizer."""
+    for k in (1, 2):
+        shutil.copy(runs.rnnsearch / f"checkpoint{k}.pt", tmp_path)
+    (tmp_path / "link.pt").symlink_to("checkpoint2.pt")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    named = [str(tmp_path / f"checkpoint{k}.pt") for k in (1, 2)]
+    for inputs in (named, ["--folder", str(tmp_path), "--last", "2"], ["--folder", str(tmp_path), "--best", "2"]):
+        for output in (named[0], str(tmp_path / "link.pt")):
+            assert main(["average", *inputs, "--output", output]) == 2
+            assert f"{output} is an input, too, and would be replaced" in capfd.readouterr().err
+            assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert main(["average", *named, "--output", str(tmp_path / "checkpoint_mean.pt")]) == 0
+
+
 def test_another_file_is_no_checkpoint(tmp_path):
     torch.save([1, 2], tmp_path / "list.pt")
     with pytest.raises(UserError, match="list.pt is not a checkpoint of fairseq"):

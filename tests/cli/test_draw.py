@@ -107,3 +107,10 @@ def test_a_line_without_a_translation(translations, tmp_path, capsys):
         assert main(["draw", str(translations), "--line", str(line), "--plot", str(picture)]) == 2
         error = capsys.readouterr().err
         assert why in error and error.count("\n") == 1 and not picture.exists()
+
+
+def test_an_empty_text(tmp_path, capsys):
+    """The first line is the default, so that no ``--line`` is to blame."""
+    (tmp_path / "text").touch()
+    assert main(["draw", str(tmp_path / "text")]) == 2
+    assert capsys.readouterr().err == f"fairseq-attnvariants draw: {tmp_path / 'text'} is empty\n"

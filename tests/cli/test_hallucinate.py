@@ -123,3 +123,15 @@ def test_what_is_refused(tmp_path, capsys, text, more, said):
     assert main(["hallucinate", str(tmp_path / "train.tsv"), *more]) == 2
     shown = capsys.readouterr()
     assert said in shown.err and shown.err.count("\n") == 1 and not shown.out
+
+
+def test_sounds_of_several_letters_stay_whole(tmp_path, capsys):
+    """If spaces separate the symbols of both sides, they are replaced, and not letters of them."""
+    path = tmp_path / "sounds.tsv"
+    path.write_text("t͡s a k a\tt͡s a k a n\ntʃ i k a\ttʃ i k a n\nd͡z o b a\td͡z o b a n\n", encoding="utf-8")
+    assert main(["hallucinate", str(path), "--words", "60"]) == 0
+    rows = [[cell.split(" ") for cell in line.split("\t")] for line in capsys.readouterr().out.splitlines()]
+    known = set(path.read_text(encoding="utf-8").split())
+    assert {symbol for row in rows for cell in row for symbol in cell} <= known
+    assert all(len(source) == 4 and target == [*source, "n"] for source, target in rows)
+    assert {"t͡s", "tʃ", "d͡z"} <= {source[1] for source, _ in rows}

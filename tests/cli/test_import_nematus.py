@@ -5,6 +5,8 @@ import os
 import re
 import shutil
 import subprocess
+import warnings
+import zipfile
 from pathlib import Path
 
 import corpus
@@ -17,6 +19,7 @@ from foreign import Reference, nematus_options, network, save, write
 
 from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants_cli.imported.archive import Options
+from fairseq_attnvariants_cli.imported.checkpoint import Side
 from fairseq_attnvariants_cli.imported.nematus import dropped_out
 from fairseq_attnvariants_cli.imported.vocabulary import read_vocabulary
 from fairseq_attnvariants_cli.main import main
@@ -260,6 +263,13 @@ def flipped(path):
     path.write_bytes(content)
 
 
+def twice(path):
+    """Add a second array of the same name to a model."""
+    with zipfile.ZipFile(path, "a") as members, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        members.writestr("Wemb.npy", members.read("Wemb.npy"))
+
+
 REFUSED = {
     "factors": (lambda path: changed(path, factors=2), "model.npz.json: factors is 2, which no model here has"),
     "lstm": (lambda path: changed(path, encoder="lstm"), "encoder is lstm, .*what is read is gru"),
@@ -286,9 +296,40 @@ REFUSED = {
         "the array Wemb is 3, and a matrix is wanted",
     ),
     "tied widths that differ": (
-        lambda path: rewritten(path, lambda arrays: arrays.pop("ff_logit_W")),
+        lambda path: (
+            rewritten(path, lambda arrays: arrays.pop("ff_logit_W")),
+            changed(path, tie_decoder_embeddings=True),
+        ),
         "has arrays that do not fit together: tied embeddings need",
     ),
+    "an array twice": (twice, "model.npz has the array Wemb twice: it is damaged"),
+    "layers that are missing": (
+        lambda path: changed(path, enc_depth=2),
+        "enc_depth is 2, and the arrays of .*model.npz show 1: these are the options of another model, or arrays are",
+    ),
+    "cells that are missing": (
+        lambda path: changed(path, dec_base_recurrence_transition_depth=3),
+        "dec_base_recurrence_transition_depth is 3, and .* show 2",
+    ),
+    "options of another model": (lambda path: changed(path, dim_word=500), "dim_word is 500, and .* show 5: these are"),
+    "options of a wider model": (lambda path: changed(path, dim=1000), "dim is 1000, and .* show 4: these are"),
+    "an output that is missing": (
+        lambda path: rewritten(path, lambda arrays: arrays.pop("ff_logit_W")),
+        "tie_decoder_embeddings is False, and .* show True: these are",
+    ),
+    "an embedding that is missing": (
+        lambda path: rewritten(path, lambda arrays: arrays.pop("Wemb_dec")),
+        "tie_encoder_decoder_embeddings is False, and .* show True",
+    ),
+    "normalisation that is missing": (
+        lambda path: changed(path, layer_normalisation=True),
+        "layer_normalisation is True, and .* show False",
+    ),
+    "a switch that is a text": (
+        lambda path: changed(path, use_dropout="false", model_version=0, dropout_hidden=0.5),
+        "use_dropout is 'false', and true or false is wanted",
+    ),
+    "a number that is a text": (lambda path: changed(path, factors="1"), "factors is '1', .*what is read is 1"),
     "a layer without those below": (
         lambda path: rewritten(path, lambda arrays: arrays.update(encoder_9999999_U=arrays["encoder_U"])),
         "no model here has an equation for: encoder_9999999_U",
@@ -375,6 +416,23 @@ def test_refuses_dictionaries(content, message, tmp_path, capfd):
     error = capfd.readouterr().err
     assert f"source.json: {message}" in error or f"source.json {message}" in error
     assert error.count("\n") == 1 and not os.path.exists(tmp_path / "made")
+
+
+def test_a_short_message_of_a_long_value(tmp_path):
+    """The aliases of YAML can make a small file a value of any size."""
+    path = tmp_path / "words.yml"
+    lists = (f"&a{k} [{','.join([f'*a{k - 1}'] * 9) if k else 'x'}]" for k in range(12))
+    path.write_text(f"many: [{', '.join(lists)}]\n")
+    with pytest.raises(UserError, match="'many' has the number .{,99}, which is none of a row"):
+        read_vocabulary(str(path))
+
+
+def test_a_first_word_with_a_byte_order_mark(tmp_path):
+    """fairseq would take the mark for the file's; in another line it is a part of the word."""
+    path = tmp_path / "words.json"
+    path.write_text(json.dumps({"eos": 0, "UNK": 1, "\ufeffthe": 2, "\ufeffa": 3}))
+    side = Side("en", read_vocabulary(str(path)), 4)
+    assert side.write(str(tmp_path)).symbols[4:] == ["<row-2>", "\ufeffa"]
 
 
 def test_refuses_a_folder_that_is_there_and_one_name_for_two_languages(tmp_path, capfd):

@@ -312,3 +312,31 @@ def test_a_line_that_ends_in_a_colon_is_told_with_the_next_one():
     """torch writes such a line before it names the parameters that do not fit."""
     error = RuntimeError('Error(s) in loading state_dict for Model:\n\tMissing key(s): "a".\n\tMore.')
     assert reason(error) == 'Error(s) in loading state_dict for Model: Missing key(s): "a".'
+
+
+@pytest.mark.parametrize("command", [
+    "lexicon a b --alignments links --output a",
+    "lexicon a b --alignments links --output table --save-alignments b",
+    "aer gold.md --hard links --table gold.md",
+    "score a --reference b.csv --table b.csv",
+    "compare a --source a --reference b --output link",
+    "links generated --output generated",
+    "replace-unk generated --source x --output generated",
+])  # fmt: skip
+def test_no_output_replaces_an_input(command, tmp_path, monkeypatch, capsys):
+    """The text would be lost; a link to it is the same file."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b", "b.csv"):
+        (tmp_path / name).write_text("one two\n")
+    for name in ("links", "gold.md"):
+        (tmp_path / name).write_text("0-0 1-1\n")
+    (tmp_path / "x").write_text("x\n")
+    (tmp_path / "link").symlink_to("b")
+    (tmp_path / "generated").write_text("S-0\tx\nT-0\ty\nH-0\t-1\ty\nD-0\t-1\ty\nP-0\t-1 -1\nA-0\t0-0\n")
+    before = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    for _ in range(2):
+        assert main(command.split()) == 2
+        assert "is an input, too, and would be replaced: name another file" in capsys.readouterr().err
+        assert {path.name: path.read_text() for path in tmp_path.iterdir()} == before
+    # what an earlier command has read is no input of this one
+    assert main(["lexicon", "b", "b.csv", "--alignments", "links", "--output", "a"]) == 0

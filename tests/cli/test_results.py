@@ -336,7 +336,7 @@ def test_strings_are_translated_again_if_their_development_set_changes(tmp_path,
     assert paths[0] == paths[1] != paths[2]
 
 
-def test_translations_go_with_what_the_data_folder_holds(sweep, tmp_path):
+def test_translations_go_with_what_the_data_folder_holds(sweep, tmp_path, capfd):
     """Translations stay valid if the data folder moves, if its files have new times, and if it is gone."""
     run = shutil.copytree(next(sweep.glob("rnnsearch-1-*")), tmp_path / "run")
     shutil.rmtree(run / "translations", ignore_errors=True)
@@ -347,7 +347,9 @@ def test_translations_go_with_what_the_data_folder_holds(sweep, tmp_path):
         path.touch()
     results(run, "--data", data.rename(tmp_path / "moved"))
     shutil.rmtree(tmp_path / "moved")
+    assert "earlier translations" not in capfd.readouterr().err
     results(run, "--data", data)
+    assert f"there are no data of 'test' in {data}: earlier translations in {run}" in capfd.readouterr().err
     assert {path: path.stat().st_mtime_ns for path in run.glob("translations/*")} == made
     assert main(["results", str(run), "--data", str(data), *SEARCH, "--lenpen", "0.5"]) == 2
 
@@ -396,6 +398,7 @@ def test_any_measure_from_files_of_one_number_a_sentence(sweep, tmp_path, capfd)
         ("1\n2\n", "has 2 lines, and not one for each of 12"),
         ("1\nx\n", "line 2: 'x' is not a number"),
         ("1\n-inf\n", "line 2: '-inf' is not a number"),
+        ("1\n1_5\n", "line 2: '1_5' is not a number"),
     ):
         broken.write_text(text)
         assert main(["results", str(sweep), "--measure", f"words={broken}", "--measure", "BLEU", *SEARCH]) == 2

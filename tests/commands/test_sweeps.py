@@ -13,7 +13,7 @@ from fairseq.data.iterators import BackgroundConsumer
 from fairseq.dataclass.initialize import hydra_init
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.utils import JobReturn, JobStatus
-from omegaconf import OmegaConf
+from omegaconf import OmegaConf, read_write
 
 from fairseq_attnvariants.patches.training.resuming import stop_loading
 from hydra_plugins.fairseq_attnvariants import FailedRuns
@@ -162,6 +162,29 @@ def test_runs_do_not_share_a_folder(folder, shared):
     with hydra.initialize_config_dir(f"{USER_DIR}/config", version_base="1.1"):
         cfg = hydra.compose("sweep", [f"checkpoint.save_dir='{folder}'"], return_hydra_config=True)
     with pytest.raises(SystemExit, match=f"checkpoint.save_dir={folder} would be of all") if shared else nullcontext():
+        FailedRuns().on_multirun_start(config=cfg)
+
+
+@pytest.mark.parametrize("given, shared", [
+    (["hydra.sweep.subdir=same"], True),
+    (["hydra.sweep.subdir=${model._name}"], True),
+    (["checkpoint.save_dir=/a/${model._name}"], True),
+    (["checkpoint.save_dir=/a/${model._name}-${common.seed}"], False),
+    (["hydra.sweep.subdir=${model._name}", "checkpoint.save_dir=saved-${common.seed}"], False),
+    (["hydra.sweep.subdir=${hydra.job.num}"], False),
+    (["hydra.sweep.subdir=${task.target_lang}", "task.target_lang=${model._name}-${common.seed}"], False),
+    ([], False),
+])  # fmt: skip
+def test_values_of_a_sweep_that_share_a_folder_are_refused(given, shared):
+    """Otherwise the second seed would find the first one's checkpoint, and end at once."""
+    GlobalHydra.instance().clear()
+    hydra_init("sweep")
+    with hydra.initialize_config_dir(f"{USER_DIR}/config", version_base="1.1"):
+        cfg = hydra.compose("sweep", [one.replace("=", "='") + "'" for one in given], return_hydra_config=True)
+    with read_write(cfg.hydra):
+        cfg.hydra.overrides.task = ["model._name=rnnsearch,recatt", "common.seed=1,2"]
+    said = "does not change a run's folder: give one value"
+    with pytest.raises(SystemExit, match=said) if shared else nullcontext():
         FailedRuns().on_multirun_start(config=cfg)
 
 

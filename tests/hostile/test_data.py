@@ -432,6 +432,13 @@ def test_a_symbol_below_zero_is_refused(tmp_path):
         check_binarised(str(tmp_path / "text"), Dictionary())
 
 
+def test_a_binarised_text_without_a_line_is_refused(tmp_path):
+    """numpy cannot map a file of no bytes."""
+    indexed_dataset.MMapIndexedDatasetBuilder(str(tmp_path / "text.bin")).finalize(str(tmp_path / "text.idx"))
+    with pytest.raises(ConfigurationError, match="text has no lines: run fairseq-preprocess again"):
+        check_binarised(str(tmp_path / "text"), Dictionary())
+
+
 def test_a_line_may_be_as_long_as_the_limit(binarised):
     task = load_split(binarised, "valid", "mmap")
     pairs = task.dataset("valid")

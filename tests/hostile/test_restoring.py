@@ -1,5 +1,6 @@
 """Starts of a training: from a missing file, with another scheduler or metric, from checkpoints without optimizer."""
 
+import ast
 import os
 import shutil
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from fairseq.optim.lr_scheduler.reduce_lr_on_plateau import ReduceLROnPlateauLRS
 from fairseq_attnvariants.patches.loading.checkpoints import load
 from fairseq_attnvariants.patches.training.plateau import see_last_loss
 from fairseq_attnvariants.patches.training.restoring import LAST, compare_options, start_of
+from fairseq_attnvariants.registry import ConfigurationError
 
 pytestmark = [pytest.mark.hostile, pytest.mark.filterwarnings("ignore")]  # stock fairseq has many
 
@@ -83,9 +85,83 @@ def test_another_scheduler_is_refused_by_name(runs, begun, scheduler):
     [(["--optimizer", "nag"], "Optimizer"), (["--criterion", "label_smoothed_cross_entropy"], "Criterion")],
 )
 def test_another_optimizer_or_criterion_is_refused_by_name(runs, begun, more, option):
-    """Stock fairseq refuses it, in one sentence."""
-    with pytest.raises(AssertionError, match=rf"^{option} does not match; please reset the optimizer \(--reset-optim"):
+    """Stock fairseq refuses it in one sentence, with a traceback."""
+    said = rf"checkpoint_last.pt: {option} does not match; please reset the optimizer \(--reset-optim"
+    with pytest.raises(ConfigurationError, match=said):
         train(runs, begun, "--max-update", "2", *more)
+
+
+@pytest.mark.parametrize("more, name", [
+    (["--weight-decay", "0.5"], "weight_decay"), (["--adam-betas", "(0.5, 0.5)"], "betas"),
+    (["--adam-eps", "0.01"], "eps"),
+])  # fmt: skip
+def test_a_setting_that_the_state_of_the_optimizer_replaces_is_refused(runs, begun, more, name):
+    """Stock fairseq goes on with the former value, and stores the new one in the checkpoint."""
+    option, value = more
+    before = load(begun / "checkpoint_last.pt")["last_optimizer_state"]["param_groups"][0][name]
+    with pytest.raises(ConfigurationError, match=rf"^{option} .* would change nothing, .*\{{'{name}': ") as refusal:
+        train(runs, begun, "--max-update", "2", *more)
+    advice = str(refusal.value).partition('--optimizer-overrides "')[2].removesuffix('"')
+    state = train(runs, begun, "--max-update", "2", *more, "--optimizer-overrides", advice)
+    after = state["last_optimizer_state"]["param_groups"][0][name]
+    assert after == ast.literal_eval(value) != before
+    assert state["optimizer_history"][-1]["num_updates"] == 2
+    train(runs, begun, "--max-update", "3", *more)  # the state has the value now
+
+
+@pytest.mark.parametrize("optimizer", ["adagrad", "adadelta", "adamax", "nag", "sgd", "adafactor", "fused_adam"])
+def test_the_same_settings_are_never_refused(runs, tmp_path, optimizer):
+    for updates in (1, 2):
+        state = train(runs, tmp_path, "--optimizer", optimizer, "--max-update", updates)
+    assert state["optimizer_history"][-1]["num_updates"] == 2
+
+
+@pytest.mark.parametrize("given, said", [
+    ("nonsense", "nonsense: this is no dictionary of Python"), ("{", "{: this is no dictionary of Python"),
+    ("[1]", ".1.: this is no dictionary"), ("{'weight_decy': 1}", "the optimizer has no 'weight_decy' .did you mean w"),
+])  # fmt: skip
+def test_overrides_that_override_nothing_are_refused(runs, begun, given, said):
+    with pytest.raises(ConfigurationError, match=f"^--optimizer-overrides:? {said}"):
+        train(runs, begun, "--max-update", "2", "--optimizer-overrides", given)
+
+
+def test_a_rate_that_a_plateau_does_not_read_is_refused(runs, tmp_path):
+    """The other schedulers compute the rate from --lr at every update."""
+    more = ("--lr-scheduler", "reduce_lr_on_plateau", "--max-update")
+    train(runs, tmp_path, *more, "1")
+    with pytest.raises(
+        ConfigurationError, match="^--lr 0.5 would change nothing, .* --optimizer-overrides .{'lr': 0.5}"
+    ):
+        train(runs, tmp_path, *more, "2", "--lr", "0.5")
+    for updates, overrides in (("2", ("--optimizer-overrides", "{'lr': 0.5}")), ("3", ())):
+        state = train(runs, tmp_path, *more, updates, "--lr", "0.5", *overrides)
+        assert state["last_optimizer_state"]["param_groups"][0]["lr"] == 0.5
+    assert train(runs, tmp_path, *more, "1", "--lr", "0.1", "--reset-optimizer")
+
+
+def test_a_start_that_replaces_a_training_is_told(runs, begun, tmp_path, caplog):
+    """A command with --restore-file that is repeated does not continue its training."""
+    start = ("--restore-file", begun / "checkpoint_last.pt", "--max-update")
+    train(runs, begun, *start, "1")
+    assert "leave --restore-file out" not in caplog.text
+    for again in (False, True):
+        train(runs, tmp_path / "run", *start, "2")
+        assert (f"{tmp_path}/run/checkpoint_last.pt is going to be replaced: leave" in caplog.text) == again
+
+
+def test_an_average_that_begins_in_the_middle_is_refused(runs, begun):
+    """Stock fairseq ends in a KeyError."""
+    with pytest.raises(ConfigurationError, match="^--store-ema: .*checkpoint_last.pt has no moving average"):
+        train(runs, begun, "--max-update", "2", "--store-ema")
+
+
+def test_a_folder_that_cannot_be_written_is_refused(runs, tmp_path):
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file", tmp_path / "file" / "folder"):
+        with pytest.raises(
+            ConfigurationError, match=f"^--save-dir {folder}: no file can be written there .* another f"
+        ):
+            train(runs, folder, "--max-update", "1")
 
 
 def test_the_best_score_of_another_metric_is_forgotten(runs, begun, caplog):

@@ -50,6 +50,40 @@ def test_a_name_that_nothing_has_is_refused(section, given, message):
         completed(**{section: given})
 
 
+@pytest.mark.parametrize("section, option", [
+    ("model", "--arch"), ("task", "--task"), ("optimizer", "--optimizer"), ("lr_scheduler", "--lr-scheduler"),
+])  # fmt: skip
+def test_a_component_without_a_name_is_refused(section, option):
+    with pytest.raises(ConfigurationError, match=f"^{option} is needed .by hydra {section}._name., and has no value"):
+        completed(**{section: {"_name": None}})
+
+
+@pytest.mark.parametrize("section, option", [
+    ("model", "dropout"), ("criterion", "label_smoothing"), ("optimizer", "adam_eps"), ("lr_scheduler", "lr_shrink"),
+])  # fmt: skip
+def test_a_value_of_a_wrong_type_is_refused_by_its_key(section, option):
+    """omegaconf names the option without its section."""
+    with pytest.raises(ConfigurationError, match=f"^{section}.{option}: Value 'high' of type 'str' could not be"):
+        completed(**{section: {option: "high"}})
+
+
+@pytest.mark.parametrize("section, given, message", [
+    ("dataset", {"batch_size": 0}, "--batch-size 0: the number is 1 or above"),
+    ("dataset", {"max_tokens": -1}, "--max-tokens -1: the number is 1 or above"),
+    ("dataset", {"num_workers": -1}, "--num-workers -1: the number is 0 or above"),
+    ("dataset", {"batch_size": None}, "--batch-size or --max-tokens is needed"),
+    ("common", {"log_interval": 0}, "--log-interval 0: the number is 1 or above"),
+    ("optimization", {"update_freq": [2, 0]}, "--update-freq 0: the number is 1 or above"),
+    ("optimization", {"update_freq": []}, "--update-freq: the list is empty"),
+    ("optimization", {"lr": [-1]}, "--lr -1: the number is 0 or above"),
+    ("optimization", {"lr": [float("nan")]}, "--lr nan: the number is 0 or above"),
+])  # fmt: skip
+def test_a_number_with_which_nothing_can_be_trained_is_refused(section, given, message):
+    """Some end in a division by 0; others train on one batch of everything, or end at once without an error."""
+    with pytest.raises(ConfigurationError, match=f"^{message}"):
+        completed(**{section: given})
+
+
 def test_options_of_another_task_are_left_out():
     found = completed(task=dict(_name="string_transduction", features_column=3)).task
     assert found.features_column == 3 and "eval_bleu" not in found and found.max_source_positions == 1024

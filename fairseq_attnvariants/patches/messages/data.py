@@ -195,6 +195,8 @@ def check_binarised(path: str, dictionary: Optional[Dictionary] = None) -> None:
         raise ConfigurationError(f"{index} is damaged: {AGAIN}")
     if os.path.getsize(data) != width * sizes.sum(dtype=np.int64):
         raise ConfigurationError(f"{data} is cut off, or {os.path.basename(index)} is that of another text: {AGAIN}")
+    if dictionary is not None and not count:  # fairseq cannot open its file, which has no bytes
+        raise ConfigurationError(f"{path} has no lines: {AGAIN}")
     if dictionary is not None:
         check_tokens(path, dictionary, ends, np.memmap(data, kind, "r") if ends[-1:].any() else np.zeros(0, kind))
 

@@ -17,6 +17,12 @@ from ...registry import ConfigurationError, nearest
 from ..loading.configuration import registries
 from ..replaced import replaces
 
+NEEDED = {  # what every training has, and its option; without a criterion it has the architecture's own
+    "model": "--arch",
+    "task": "--task",
+    "optimizer": "--optimizer",
+    "lr_scheduler": "--lr-scheduler",
+}
 MODEL_OPTIONS = "Model-specific configuration"  # fairseq's title of the group that it adds after reading --arch
 
 
@@ -35,7 +41,7 @@ def build_model(build, cfg, *args, **options):
 
 
 def check_names(cfg: DictConfig) -> None:
-    """Refuse unknown names in a configuration: of components, and of options that were added with hydra's plus.
+    """Refuse missing and unknown names: of components, and of options that were added with hydra's plus.
 
     Raises:
         ConfigurationError: naming the first.
@@ -49,6 +55,8 @@ def check_names(cfg: DictConfig) -> None:
     for kind, known in registries().items():
         part = cfg.get(kind)
         name = part.get("_name") if isinstance(part, DictConfig) else None
+        if kind in NEEDED and name is None and not isinstance(part, argparse.Namespace):  # of one without a dataclass
+            raise ConfigurationError(f"{NEEDED[kind]} is needed (by hydra {kind}._name), and has no value here")
         if kind != "model" and name is not None and name not in known:  # build_model checks the model's name
             raise ConfigurationError(f"{kind}._name={name}: {no_such(name, known, what=kind)}")
 

@@ -4,6 +4,7 @@ Stock fairseq trains from scratch if the file of ``--restore-file`` is missing, 
 has another learning rate scheduler, and compares new scores with the best score of another metric.
 """
 
+import ast
 import logging
 import os
 import re
@@ -11,9 +12,10 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
+from fairseq.optim.lr_scheduler.reduce_lr_on_plateau import ReduceLROnPlateauLRSchedule
 
 from ...architectures.options import flag
-from ...registry import ConfigurationError, in_folder
+from ...registry import ConfigurationError, in_folder, nearest
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +61,74 @@ def other_scheduler(error: Exception, trainer: Any) -> Optional[str]:
     )
 
 
+def other_part(error: Exception, path: str) -> Optional[str]:
+    """The reason why a checkpoint of another optimizer or criterion, or without an average, cannot be continued."""
+    if isinstance(error, AssertionError) and "please reset the optimizer" in str(error):
+        return f"{path}: {error}"
+    if isinstance(error, KeyError) and error.args == ("model",):  # fairseq has removed the weights before it reads them
+        return f"--store-ema: {path} has no moving average to continue: leave it out, as in the former command"
+    return None
+
+
+def check_overrides(text: str) -> Dict[str, Any]:
+    """The dictionary of ``--optimizer-overrides``.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
+    try:
+        found = ast.literal_eval(text)
+    except (SyntaxError, ValueError):
+        found = None
+    if not isinstance(found, dict):
+        raise ConfigurationError(
+            f"""--optimizer-overrides {text}: this is no dictionary of Python, such as "{{'weight_decay': 0.1}}\""""
+        )
+    return found
+
+
+def stateful(scheduler: Any) -> bool:
+    """Whether a scheduler changes the optimizer's learning rate; the others compute it anew from ``--lr``."""
+    return isinstance(scheduler, ReduceLROnPlateauLRSchedule)
+
+
+def check_optimizer(cfg: Any, trainer: Any, overrides: Mapping[str, Any], path: str, stored: Mapping[str, Any]) -> None:
+    """Refuse settings of an optimizer that its restored state has replaced: they would change nothing.
+
+    Raises:
+        ConfigurationError: naming the first option, or the override that the optimizer does not have.
+    """
+    try:
+        settings, group = trainer.optimizer.optimizer_config, trainer.optimizer.param_groups[0]
+    except NotImplementedError:  # of --optimizer composite, which has several
+        return
+    for name in overrides:
+        if name not in settings:
+            raise ConfigurationError(f"--optimizer-overrides: the optimizer has no {name!r}{nearest(name, settings)}")
+    before, now = section(stored, "optimization").get("lr"), trainer.cfg.optimization.lr
+    goes_on = not (cfg.reset_optimizer or cfg.finetune_from_model) and stateful(trainer.lr_scheduler)
+    if goes_on and "lr" not in overrides and before is not None and [*before] != [*now]:
+        raise ConfigurationError(
+            f"--lr {now[0]} would change nothing, since --lr-scheduler {trainer.cfg.lr_scheduler._name} continues with "
+            f"{path}, which began with {before[0]}: give that, or change the present rate by --optimizer-overrides "
+            f"\"{{'lr': {now[0]}}}\""
+        )
+    for name, value in settings.items():
+        same = name not in group or plain(group[name]) == plain(value)
+        if same or name == "lr" or name in overrides:
+            continue
+        options = [own for own in section(trainer.cfg, "optimizer") if own == name or own.endswith(f"_{name}")]
+        raise ConfigurationError(
+            f"{flag(options[0] if options else name)} {value} would change nothing, since the state of the optimizer "
+            f"in {path} has {group[name]}: give that, or change it by --optimizer-overrides \"{{'{name}': {value}}}\""
+        )
+
+
+def plain(value: Any) -> Any:
+    """A list for a tuple, because a state may come back with the other."""
+    return [*value] if isinstance(value, (tuple, list)) else value
+
+
 def other_model(error: Exception, model: Any, stored: Mapping[str, Any]) -> Optional[str]:
     """The reason why parameters do not fit a model: options that differ, or PyTorch's first reason; else None."""
     first, *reasons = str(error.__context__).splitlines() or [""]
@@ -92,6 +162,16 @@ def compare_options(cfg: Any, model: Any, path: str, stored: Mapping[str, Any]) 
         logger.warning(
             f"{path} has the best {metric}, and here --best-checkpoint-metric is {cfg.best_checkpoint_metric}: the "
             "best checkpoint is chosen again"
+        )
+
+
+def warn_of_new_start(cfg: Any, suffix: str, path: str) -> None:
+    """Warn if ``--restore-file`` starts again in a folder that has a last checkpoint, which is going to be replaced."""
+    last = os.path.join(cfg.save_dir, f"checkpoint_last{suffix}.pt")
+    if PathManager.exists(last) and os.path.realpath(last) != os.path.realpath(path):
+        logger.warning(
+            f"--restore-file starts from {path} again, and {last} is going to be replaced: leave --restore-file out "
+            "to continue that training"
         )
 
 

@@ -33,7 +33,17 @@ from ..messages.data import check_texts
 from ..replaced import replaces
 from .lock import lock, release
 from .plateau import see_last_loss
-from .restoring import LAST, compare_options, other_model, other_scheduler, start_of
+from .restoring import (
+    LAST,
+    check_optimizer,
+    check_overrides,
+    compare_options,
+    other_model,
+    other_part,
+    other_scheduler,
+    start_of,
+    warn_of_new_start,
+)
 from .validation import check_validation
 
 logger = logging.getLogger(__name__)
@@ -84,6 +94,21 @@ def detect_forwards(detect, self, model, forward=True, backward=True) -> None:
     detect(self, model, forward, backward and __name__.partition(".")[0] not in packages)
 
 
+@replaces(checkpoint_utils, "verify_checkpoint_directory")
+def verify_folder(verify, folder: str) -> None:
+    """Refuse a folder in which no file can be written.
+
+    Raises:
+        ConfigurationError: the message has the system's reason.
+    """
+    try:
+        verify(folder)
+    except OSError as error:
+        raise ConfigurationError(
+            f"--save-dir {folder}: no file can be written there ({error.strerror}): give another folder"
+        ) from error
+
+
 @replaces(checkpoint_utils, "load_checkpoint")
 def load_checkpoint(load, cfg, trainer, **options):
     """Start or resume a training from a checkpoint that exists and fits.
@@ -107,6 +132,9 @@ def start(load, cfg, trainer, **options):
     if first and cfg.restore_file == LAST:
         mend_last(cfg.save_dir, trainer.get_model(), trainer.checkpoint_suffix)
     option, path = start_of(cfg, trainer.checkpoint_suffix)
+    if first and option == "--restore-file" and not cfg.no_save:
+        warn_of_new_start(cfg, trainer.checkpoint_suffix, path)
+    overrides = check_overrides(cfg.optimizer_overrides)
     try:
         state, epochs = load(cfg, trainer, **options)
     except Exception as error:
@@ -115,10 +143,14 @@ def start(load, cfg, trainer, **options):
             raise ConfigurationError(str(error).replace(advice, str(error.__context__))) from error
         if reason := other_scheduler(error, trainer):
             raise ConfigurationError(f"{path}: {reason}") from error
+        if reason := other_part(error, path):
+            raise ConfigurationError(reason) from error
         if reason := other_model(error, trainer.get_model(), stored_options(path)):
             instead = f"or --warm-start instead of {option}" if option else "or another --save-dir"
             raise ConfigurationError(f"{path} is of another model ({reason}): give its options, {instead}") from error
         raise
+    if state is not None:
+        check_optimizer(cfg, trainer, overrides, path, stored_options(path))
     if first:
         compare_options(cfg, trainer.get_model(), path, stored_options(path))
     check_texts(trainer)

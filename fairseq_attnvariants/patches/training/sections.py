@@ -17,14 +17,17 @@ from fairseq.registry import REGISTRIES
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
 from fairseq.utils import import_user_module
 from omegaconf import DictConfig, open_dict
+from omegaconf.errors import ValidationError
 
 from ...architectures.options import AttentionRNNConfig
 from ...architectures.variants import default_criterion
 from ...registry import ConfigurationError, nearest
 from ..messages.names import check_names
 from ..replaced import replaces
+from .validation import check_numbers
 
 USUAL = "label_smoothed_cross_entropy"
+TRAIN_SECTIONS = ("task", "model", "criterion", "optimizer", "lr_scheduler")
 TRAIN = Path(__file__).parents[2] / "config" / "train.yaml"
 
 
@@ -33,10 +36,11 @@ def add_defaults(complete, cfg) -> None:
     """Fit each section to its component; fairseq calls this twice, before and after it has resolved ``${...}``.
 
     Raises:
-        ConfigurationError: a component lacks a given option, or a given name is unknown.
+        ConfigurationError: a component lacks a given option, a name is unknown, or a value is impossible.
     """
     import_user_module(cfg.common)  # which may register the names
     check_names(cfg)
+    check_numbers(cfg)
     given = cfg.get("criterion")
     usual = isinstance(given, DictConfig) and "_name" in given and given._name is None
     if usual and cfg.model._name in ARCH_MODEL_REGISTRY:
@@ -46,7 +50,19 @@ def add_defaults(complete, cfg) -> None:
         if isinstance(part, DictConfig) and part.get("_name") is not None:
             with open_dict(cfg):
                 cfg[section] = fitting(part, listed, section)
-    complete(cfg)
+    try:
+        complete(cfg)
+    except ValidationError as error:
+        raise ConfigurationError(f"{place_of(error, cfg)}: {str(error).splitlines()[0]}") from None
+
+
+def place_of(error: ValidationError, cfg: DictConfig) -> str:
+    """The key of a value that has a wrong type; omegaconf leaves out the section."""
+    for section in TRAIN_SECTIONS:
+        name = getattr(cfg.get(section), "_name", None)
+        if name is not None and dataclass_of(section, name) is error.object_type:
+            return f"{section}.{error.full_key}"
+    return str(error.full_key)
 
 
 def dataclass_of(section: str, name: str) -> Any:

@@ -114,6 +114,27 @@ def check_options(cfg: Any) -> None:
         )
 
 
+def check_numbers(cfg: Any) -> None:
+    """Refuse numbers with which fairseq divides by 0, makes one batch of all, or ends without an update.
+
+    Raises:
+        ConfigurationError: naming the option.
+    """
+    dataset, optimization = cfg.dataset, cfg.optimization
+    if dataset.get("batch_size") is None and dataset.get("max_tokens") is None:
+        raise ConfigurationError("--batch-size or --max-tokens is needed: say how many sentences or tokens a batch has")
+    least = {"batch_size": 1, "max_tokens": 1, "batch_size_valid": 1, "max_tokens_valid": 1, "num_workers": 0}
+    found = [(option, dataset.get(option), smallest) for option, smallest in least.items()]
+    found += [("log_interval", cfg.common.get("log_interval"), 1)]
+    for option, smallest in (("update_freq", 1), ("lr", 0)):
+        if not len(optimization[option]):
+            raise ConfigurationError(f"{flag(option)}: the list is empty: give a number")
+        found += [(option, value, smallest) for value in optimization[option]]
+    for option, value, smallest in found:
+        if value is not None and not value >= smallest:
+            raise ConfigurationError(f"{flag(option)} {value}: the number is {smallest} or above")
+
+
 def check_validation(trainer: Any) -> None:
     """Validate one sentence of each text, and refuse a ``--best-checkpoint-metric`` that is not among its scores.
 
