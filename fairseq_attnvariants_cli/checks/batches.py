@@ -1,6 +1,6 @@
 """Demands on batches: outputs of a sentence do not depend on other sentences, on padding, or on later words."""
 
-from typing import Optional
+from typing import Any, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -8,7 +8,7 @@ from torch import Tensor
 from fairseq_attnvariants.nn.attention import adds_up
 
 from .demand import SHIFTED, agree, close, demand, finite, shifted
-from .outcome import Broken, NotApplicable
+from .outcome import Broken, NotApplicable, quiet
 from .subject import SOURCES, TARGETS, Output, Pairs, Subject
 
 
@@ -157,3 +157,39 @@ def short(subject: Subject) -> None:
     for name, parameter in model.named_parameters():
         if parameter.grad is not None:
             finite(parameter.grad, f"gradients of {name}")
+
+
+@demand
+def loss(subject: Subject) -> None:
+    """Compare the criterion's loss and its sample size, without dropout.
+
+    Demand: more padding of sources or targets does not change the loss
+    Otherwise: a term of the loss counts padding, and so depends on which sentences come in a batch
+    """
+    with quiet():
+        criterion = subject.task.build_criterion(subject.cfg.criterion).eval()
+    expected, size = lost(subject, criterion, subject.pairs())
+    for where, wider in (("sources", subject.pairs(wider=2)), ("targets", subject.pairs(wider_target=2))):
+        try:
+            subject.evaluated(wider)
+        except Exception:  # the stock lstm stops at a column of padding alone, which is no fault of the criterion
+            continue
+        found, other = lost(subject, criterion, wider)
+        try:
+            close(found, expected, f"losses with more padding of {where}")
+            close(other, size, f"sample sizes with more padding of {where}")
+        except Broken as how:
+            raise Broken(f"{how}: multiply terms by {MASKS[where]}") from None
+
+
+MASKS = {  # what is True at real tokens, in a criterion
+    "sources": "sample['net_input']['src_tokens'].ne(self.padding_idx)",
+    "targets": "sample['target'].ne(self.padding_idx)",
+}
+
+
+@torch.no_grad()
+def lost(subject: Subject, criterion: Any, pairs: Pairs) -> Tuple[Tensor, Tensor]:
+    """Return a criterion's loss and its sample size for a batch."""
+    value, size, _ = criterion(subject.shared, pairs.sample)
+    return torch.as_tensor(value).detach(), torch.as_tensor(size)

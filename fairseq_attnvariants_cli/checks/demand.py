@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..systems.user_dirs import raised_at
 from ..text.files import reason
-from .outcome import Broken, NotApplicable, quiet
+from .outcome import NOT_FINITE, Broken, NotApplicable, quiet
 from .subject import Output, Subject
 
 RTOL, ATOL = 3e-5, 1e-5  # tolerances for two ways of computing in float32
@@ -38,11 +38,11 @@ class Demand(NamedTuple):
         except NotApplicable as why:
             return Finding(None, str(why))
         except Broken as how:
-            return Finding(False, f"{how}{subject.hint()}")
+            return Finding(False, f"{how}{subject.hint(str(how))}")
         except Exception as error:  # a custom model can raise any error
             kind, message = type(error).__name__, reason(error)
             message = kind if message == kind else f"{kind}: {message}"
-            return Finding(False, f"{message}{raised_at(error)}{subject.hint()}")
+            return Finding(False, f"{message}{raised_at(error)}{subject.hint(message)}")
         return Finding(True, "")
 
 
@@ -103,4 +103,4 @@ def finite(values: Tensor, what: str) -> None:
         Broken: a value is NaN or infinite.
     """
     if not torch.isfinite(values).all():
-        raise Broken(f"{what} are not finite")
+        raise Broken(f"{what} {NOT_FINITE}")

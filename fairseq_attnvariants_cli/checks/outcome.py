@@ -5,6 +5,8 @@ import logging
 import warnings
 from typing import Iterator
 
+NOT_FINITE = "are not finite"  # in messages about NaN and infinity
+
 
 class Broken(Exception):
     """A demand is not met; the message says by how much."""

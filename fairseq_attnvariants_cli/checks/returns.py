@@ -9,6 +9,7 @@ import functools
 import inspect
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type
 
+import torch
 from torch import Tensor, nn
 
 from fairseq_attnvariants.nn.attention import Attended, Attention, Normalizer
@@ -71,6 +72,15 @@ def said(found: Any) -> str:
     return "None" if found is None else f"a {type(found).__name__}"
 
 
+def unnormalised(found: Tensor, wanted: str) -> None:
+    """Refuse probabilities over the last dimension, which softmax would make almost even."""
+    if found.is_meta or found.size(-1) == 1 or not found.numel():
+        return
+    values = found.detach().double()
+    if (values >= 0).all() and ((values.sum(-1) - 1).abs() < 1e-2).all():
+        raise WrongReturn(f"{said(found)} probabilities, of which softmax is taken again: return {wanted}")
+
+
 def energies(part: Attention, found: Any, query: Tensor, keys: Tensor, *features: Any) -> None:
     """Check the shape of energies. Several heads have one set each, and then the component must define ``read``."""
     heads = [None] * (isinstance(found, Tensor) and found.dim() == 4)
@@ -80,6 +90,7 @@ def energies(part: Attention, found: Any, query: Tensor, keys: Tensor, *features
             f"{said(found)}, the energies of {len(found)} heads, whose contexts only {type(part).__name__} can put "
             "together: define read(weights, memory), too, as nn.attention.MultiHeadAttention does"
         )
+    unnormalised(found, "energies, and leave softmax to the normalizer")
 
 
 def attended(part: Attention, found: Any, weights: Tensor, memory: Memory) -> None:
@@ -147,10 +158,14 @@ def features(part: Readout, found: Any, hidden: Tensor, *others: Tensor) -> None
 
 
 def prediction(part: Readout, found: Any, values: Tensor, project: Any, steps: Steps) -> None:
-    """Check logits, the rows of the carried state, and the rows of the terms."""
+    """Check that logits are no probabilities, the rows of the carried state, and the rows of the terms."""
     if not isinstance(found, Prediction):
         raise WrongReturn(f"{said(found)}, where a Prediction is wanted")
     shaped(found.output, "of the output N x T x V", *values.shape[:2], None)
+    try:
+        unnormalised(found.output, "logits, or the logarithm of probabilities")
+    except WrongReturn as why:
+        raise WrongReturn(f"a Prediction whose output is {why}") from None
     try:
         handed_on(found.carried, steps.carried, len(values))
     except WrongReturn as why:
@@ -217,6 +232,13 @@ def handed(names: Sequence[str], given: Sequence[Any], unshared: Sequence[int]) 
     return {(name, id(tensor), 0 if tensor.is_inference() else tensor._version): tensor for name, tensor in found}
 
 
+def odd(tensor: Tensor) -> List[str]:
+    """Return ``NaN`` or ``infinity`` if the tensor has such a number."""
+    if tensor.is_meta or not tensor.is_floating_point() or torch.isfinite(tensor).all():
+        return []
+    return ["NaN" if torch.isnan(tensor).any() else "infinity"]
+
+
 OF_MODULES = vars(nn.Module()).keys()  # attributes that every module has
 
 
@@ -236,6 +258,7 @@ class Notes(NamedTuple):
 
     in_place: List[str]  # changes of arguments
     on_self: List[str]  # changes of the components' attributes
+    not_finite: List[str]  # infinite and undefined numbers that they return
 
 
 def looking(kind: Type[Part], name: str, look: Callable[..., None], notes: Notes) -> Callable[..., Any]:
@@ -265,6 +288,10 @@ def looking(kind: Type[Part], name: str, look: Callable[..., None], notes: Notes
             look(self, found, *given, **named)
         except WrongReturn as why:
             raise WrongReturn(f"{where} returns {why}") from None
+        if not notes.not_finite:
+            notes.not_finite.extend(
+                f"{where} returns {kind}" for _, tensor in tensors(found, "") for kind in odd(tensor)
+            )
         return found
 
     return wrapped

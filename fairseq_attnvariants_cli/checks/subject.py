@@ -28,7 +28,7 @@ from fairseq_attnvariants.tasks import (
 
 from ..systems.user_dirs import raised_at, user_dirs
 from ..text.files import UserError, reason, refuse
-from .outcome import quiet
+from .outcome import NOT_FINITE, quiet
 from .returns import Notes, watch
 
 DIFFERING: Dict[str, Any] = dict(
@@ -107,7 +107,7 @@ class Subject:
         if not issubclass(kind, FairseqEncoderDecoderModel) or issubclass(kind, FairseqNATModel):
             raise UserError(f"--arch {architecture} is no autoregressive encoder-decoder, and check tests only those")
         self.architecture = architecture
-        self.notes = Notes([], [])
+        self.notes = Notes([], [], [])
         self._hinted = False
         refusals: List[Exception] = []
         known = _options_of(architecture)
@@ -166,8 +166,13 @@ class Subject:
         """The model of the first seed, for demands that do not change it."""
         return self.model()
 
-    def hint(self) -> str:
-        """Return a hint about attributes that a component changes, for the first demand that fails; else no text."""
+    def hint(self, message: str) -> str:
+        """Return a hint about attributes that a component changes, for the first demand that fails; else no text.
+
+        A message that numbers ``are not finite`` gets a hint at the component that returned the first of them.
+        """
+        if self.notes.not_finite and NOT_FINITE in message:
+            return f"; {self.notes.not_finite[0]}"
         if self._hinted or not self.notes.on_self:
             return ""
         self._hinted = True
@@ -188,7 +193,12 @@ class Subject:
         return self.task.target_dictionary.encode_line(line, add_if_not_exist=False).long()
 
     def pairs(
-        self, sources: Sequence[str] = SOURCES, targets: Sequence[str] = TARGETS, left: bool = True, wider: int = 0
+        self,
+        sources: Sequence[str] = SOURCES,
+        targets: Sequence[str] = TARGETS,
+        left: bool = True,
+        wider: int = 0,
+        wider_target: int = 0,
     ) -> Pairs:
         """Return a batch in the order given, with padding of sources ``left`` or right, ``wider`` than necessary."""
         items: List[Dict[str, Any]] = [
@@ -197,7 +207,8 @@ class Subject:
         ]
         pad, eos = self.task.source_dictionary.pad(), self.task.source_dictionary.eos()
         longest = wider + max(len(item["source"]) for item in items)
-        sample = collate(items, pad, eos, left_pad_source=left, pad_to_length={"source": longest, "target": 0})
+        last = wider_target + max(len(item["target"]) for item in items)
+        sample = collate(items, pad, eos, left_pad_source=left, pad_to_length={"source": longest, "target": last})
         order = sample["id"].argsort()
         for part in (sample, sample["net_input"]):
             part.update({name: value[order] for name, value in part.items() if torch.is_tensor(value)})

@@ -2,25 +2,29 @@
 
 import os
 import tempfile
-from typing import Any, Callable, Dict, List
+import traceback
+from typing import Any, Callable, Dict, List, Tuple
 
 import torch
 from fairseq import checkpoint_utils
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from fairseq.trainer import Trainer
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairseq_attnvariants.nn.fast.graphs import leaves
 from fairseq_attnvariants.nn.layer_norm import at_least_float32
 
+from ..systems.user_dirs import in_user_dir
 from .demand import ATOL, RTOL, close, demand, finite
-from .outcome import Broken, quiet
+from .outcome import Broken, NotApplicable, quiet
 from .returns import said
 from .subject import Pairs, Subject, attention
 
 STEPS = (1e-6, 1e-5, 1e-4, 1e-3)  # of finite differences; components that stay in float32 need the larger ones
-ENOUGH = 3  # the test stops after this number of parameters with a wrong gradient
+ENOUGH = 3  # the test stops after this number of parameters with a gradient that is wrong by more than rounding
 AGREEMENT = 3e-3
+ROUNDED = 0.1  # error of a gradient that rounding to float32 may cause
 SEEDS = (1, 2, 3)  # of values and of dropout, which at small widths may drop all effects of a parameter
 ATTENTION = "attn", "word_attn", "head_attn"  # outputs of this package's models other than loss terms
 EVEN = ["NO POP QUA", "ON SUN ROT", "US TON VOW"]  # targets without padding, in words or in letters
@@ -108,9 +112,13 @@ def gradients(subject: Subject) -> None:
     weights = subject.forward(model, pairs).attention
     # weights that are rounded to float32 have no slope in such small steps
     with_attention = weights is not None and weights.requires_grad and not weights.float().double().equal(weights)
-    loss(model, pairs, with_attention=with_attention).backward()
+    value = loss(model, pairs, with_attention=with_attention)
+    finite(value, "outputs")
+    value.backward()
     generator = torch.Generator().manual_seed(3)
     wanted = [(name, each, each.grad) for name, each in trained_parameters(model).items() if each.grad is not None]
+    for name, _, gradient in wanted:
+        finite(gradient, f"gradients of {name}")
     least = 1e-3 * max(float(gradient.norm()) for _, _, gradient in wanted)
     wrong: Dict[str, float] = {}
     for name, parameter, gradient in wanted:
@@ -125,11 +133,39 @@ def gradients(subject: Subject) -> None:
                 break
         else:
             wrong[name] = min(errors)
-        if len(wrong) == ENOUGH:
+        if sum(error >= ROUNDED for error in wrong.values()) == ENOUGH:
             break
     if wrong:
         name = max(wrong, key=wrong.__getitem__)
+        with Rounding() as rounding:
+            loss(model, pairs, with_attention=with_attention)
+        if rounding.places and wrong[name] < ROUNDED:
+            raise NotApplicable(
+                f"this is measured in float64, which is rounded to float32{rounding.places[0]}: write "
+                "at_least_float32(values), or make tensors by new_zeros from those that they meet"
+            )
         raise Broken(f"the gradient of {name} is off by {wrong[name]:.2g} of itself")
+
+
+class Rounding(TorchDispatchMode):
+    """Notes the places, in a user's code, where values in float64 become float32 while it is active."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places: List[str] = []
+
+    def __torch_dispatch__(self, function: Any, types: Any, arguments: Tuple[Any, ...] = (), named: Any = None) -> Any:
+        """Run the operation, and note its place if it rounds."""
+        made = function(*arguments, **(named or {}))
+        copied = COPIES.get(function)  # the place of the argument that is copied
+        if copied is not None and made.dtype == torch.float32 and arguments[copied].dtype == torch.float64:
+            frames = traceback.walk_stack(None)
+            places = (in_user_dir(frame.f_code.co_filename, line) for frame, line in frames)
+            self.places.extend(filter(None, [next(filter(None, places), "")]))
+        return made
+
+
+COPIES = {torch.ops.aten._to_copy.default: 0, torch.ops.aten.copy_.default: 1}
 
 
 @torch.no_grad()

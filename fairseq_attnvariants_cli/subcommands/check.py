@@ -26,9 +26,9 @@ class Options(UserDirOptions):
     Args:
         arch: an architecture of this package, of --user-dir or of fairseq
         task: translation (default), char_translation, or string_transduction, whose sources have features here
-        demand: run only these: in-place, widths, same, future, padding, alone, attention, short, time, memory,
-            compiled, exported, contexts, incremental, reordering, leaving, beam, ensemble, device, parameters,
-            gradients, half, saved, resumed (default: all)
+        demand: run only these: in-place, widths, same, future, padding, alone, attention, short, loss, time,
+            memory, compiled, exported, contexts, incremental, reordering, leaving, beam, ensemble, device,
+            parameters, gradients, half, saved, resumed (default: all)
         json: print JSON: an object with a list of the demands
     """
 

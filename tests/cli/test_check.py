@@ -11,6 +11,7 @@ import pytest
 import torch
 from conftest import TABLES, TORCH
 from fairseq import models, utils
+from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.sequence_generator import EnsembleModel
 from torch import nn
 
@@ -21,7 +22,7 @@ from fairseq_attnvariants.models.attention_rnn import AttentionRNNModel, Encoder
 from fairseq_attnvariants.nn.attention import Normalizer, Softmax
 from fairseq_attnvariants.nn.fast import projected
 from fairseq_attnvariants.nn.histories import HISTORIES, CoverageHistory
-from fairseq_attnvariants_cli.checks import DEMANDS, FIRST, Broken, Subject
+from fairseq_attnvariants_cli.checks import DEMANDS, FIRST, Broken, Subject, training
 from fairseq_attnvariants_cli.checks.demand import close
 from fairseq_attnvariants_cli.main import main
 
@@ -329,6 +330,26 @@ def reads_a_number(patch):
     patch.setattr(Softmax, "normalize", lambda self, energies: normalize(self, energies + 0 * int(energies.argmax())))
 
 
+def counts_padding_in_its_loss(patch):
+    """A term of the loss is summed over all target positions."""
+    wrap(
+        patch,
+        CrossEntropyCriterion,
+        "compute_loss",
+        lambda made, self, model, output, *_: (made[0] + output[0].logsumexp(-1).sum(), made[1]),
+    )
+
+
+def counts_source_columns_in_its_loss(patch):
+    """A term of the loss is a mean over all source positions."""
+    wrap(
+        patch,
+        CrossEntropyCriterion,
+        "compute_loss",
+        lambda made, self, model, output, *_: (made[0] + output[1]["attn"][0].mean(2)[:, 0].sum(), made[1]),
+    )
+
+
 # for each fault: the architecture, the demands that fail, and some that hold
 MUTATIONS = {
     reads_padding: ("rnnsearch", "padding alone attention short", "future incremental"),
@@ -360,6 +381,8 @@ MUTATIONS = {
     takes_the_root_of_nothing: ("rnnsearch", "short", "same"),
     adds_in_place: ("coverage", "in-place gradients", "widths padding"),
     makes_a_tensor_on_the_cpu: ("rnnsearch", "device", "same in-place"),
+    counts_padding_in_its_loss: ("rnnsearch", "loss", "padding alone saved"),
+    counts_source_columns_in_its_loss: ("rnnsearch", "loss", "padding alone saved"),
     reads_a_number: ("rnnsearch", "exported", "beam same"),
 }
 
@@ -654,7 +677,7 @@ from fairseq_attnvariants import register_architecture, register_KIND
 from fairseq_attnvariants.nn.attention import AdditiveAttention, Attention, Normalizer
 from fairseq_attnvariants.nn.cells import GRUCell
 from fairseq_attnvariants.nn.histories import CoverageHistory, History
-from fairseq_attnvariants.nn.readout import TanhReadout
+from fairseq_attnvariants.nn.readout import Prediction, TanhReadout
 from fairseq_attnvariants.nn.windows import Window
 
 
@@ -764,6 +787,19 @@ WRONG = [  # the base class, the method, what it returns, and the message
         "returns 3 x 7 x 1, where N x T x f, 3 x 7 x 12, is wanted",
     ),
     ("TanhReadout", "predict(self, features, project, steps)", "project(features)", "where a Prediction is wanted"),
+    (
+        "TanhReadout",
+        "predict(self, features, project, steps)",
+        "Prediction(project(features).softmax(-1))",
+        "returns a Prediction whose output is 3 x 7 x 13 probabilities, of which softmax is taken again: return logits",
+    ),
+    ("TanhReadout", "predict(self, features, project, steps)", "Prediction(project(features).log_softmax(-1))", None),
+    (
+        "Attention",
+        "energies(self, query, keys)",
+        "(query @ keys.mT).softmax(-1)",
+        "returns 3 x 1 x 6 probabilities, of which softmax is taken again: return energies, and leave softmax to",
+    ),
 ]
 KINDS = {
     "Attention": ("score", "attention_score"),
@@ -1047,6 +1083,47 @@ def test_what_reads_later_words_is_reported_so_first(read, mine, capsys):
     failed = [row for row in json.loads(capsys.readouterr().out)["demands"] if row["holds"] is False]
     assert failed[0]["name"] == "future" and "before a word that was changed differ" in failed[0]["found"]
     assert {"alone"} <= {row["name"] for row in failed}
+
+
+SCORE = """from fairseq_attnvariants import register_architecture, register_score
+from fairseq_attnvariants.nn.attention import Attention
+from fairseq_attnvariants.nn.layer_norm import at_least_float32
+
+
+@register_score("mine")
+class Mine(Attention):
+    def energies(self, query, keys):
+        energies = query @ keys.transpose(1, 2)
+        return RETURNED
+
+
+register_architecture("mine", base="rnnsearch", attention_score="mine")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("returned, holds, message", [
+    ("energies.float()", None, "which is rounded to float32 (mine/__init__.py, line 10): write at_least_float32"),
+    ("at_least_float32(energies)", True, ""),
+    ("(2 * energies - energies.detach()).float()", False, "the gradient of "),
+])  # fmt: skip
+def test_gradients_that_rounding_hides_are_not_said_to_be_wrong(returned, holds, message, mine, capsys, monkeypatch):
+    """Rounding exceeds the agreement set here. A gradient that is twice what it should be is wrong all the same."""
+    monkeypatch.setattr(training, "AGREEMENT", 1e-5)
+    folder = mine(__init__=SCORE.replace("RETURNED", returned))
+    assert main(["check", "--user-dir", folder, "--arch", "mine", "--json", "--demand", "gradients"]) == (
+        holds is False
+    )
+    [row] = json.loads(capsys.readouterr().out)["demands"]
+    assert row["holds"] is holds and message in row["found"]
+
+
+def test_what_returns_no_finite_number_is_named(mine, capsys):
+    folder = mine(__init__=SCORE.replace("RETURNED", "energies.sqrt()"))
+    assert main(["check", "--user-dir", folder, "--arch", "mine", "--json", "--demand", "same", "gradients"]) == 1
+    for row in json.loads(capsys.readouterr().out)["demands"]:
+        assert row["holds"] is False
+        assert "are not finite; Mine.energies (mine/__init__.py, line 8) returns NaN" in row["found"]
 
 
 def test_classes_stay_as_they_are(mine):

@@ -93,7 +93,7 @@ def test_a_checkpoint_with_a_control_loads_with_its_folder(data, tmp_path):
 
 def test_a_cost(data):
     """The cost of spread attention is the entropy that the docstring gives, and the criterion passes the check."""
-    options = "--demand", "saved", "resumed", "--criterion", "sharp_attention"
+    options = "--demand", "loss", "saved", "resumed", "--criterion", "sharp_attention"
     done = corpus.run("fairseq-attnvariants", "check", "--user-dir", SHARP, "--arch", "rnnsearch", *options)
     assert done.stdout.endswith("all hold\n")
     with outside(SHARP) as package:
