@@ -77,15 +77,9 @@ def of_features(width: Callable[[Any], int]) -> Callable[[Any], int]:
 
 
 @of_features
-def maxout_width(cfg) -> int:
+def half_width(cfg) -> int:
     """Half the decoder's hidden width; the embedding's width if embeddings are tied."""
     return max(1, cfg.decoder_hidden_size // 2)
-
-
-@of_features
-def relu_width(cfg) -> int:
-    """512 (Zhao and Zhang 2018); the embedding's width if embeddings are tied."""
-    return 512
 
 
 linear_width = of_features(hidden_width)
@@ -315,7 +309,7 @@ class AttentionRNNConfig(Described):
     decoder_embed_dim: Optional[int] = size(rnnsearch=620)
     decoder_hidden_size: Optional[int] = size(rnnsearch=1000)
     decoder_layers: Optional[int] = size(rnnsearch=1)
-    decoder_out_embed_dim: Optional[int] = size(rnnsearch=maxout_width)
+    decoder_out_embed_dim: Optional[int] = size(rnnsearch=half_width)
     attention_dim: Optional[int] = size(rnnsearch=hidden_width)
 
     encoder_char_hidden_size: Optional[int] = size(rnnsearch=512)

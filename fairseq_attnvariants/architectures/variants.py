@@ -21,7 +21,6 @@ from .options import (
     hidden_width,
     linear_width,
     mistaken,
-    relu_width,
     state_and_annotation_width,
 )
 from .part_args import merged_part_args, parsed, part_args_over
@@ -294,7 +293,6 @@ register_architecture(
     attention_dim=512,
     initial_state="linear",
     readout="relu",
-    decoder_out_embed_dim=relu_width,
     init="uniform",
     gate_bias=1.0,
     decoder_dropout_out=0.0,

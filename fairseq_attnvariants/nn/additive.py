@@ -18,7 +18,7 @@ KeyFeatures = Tuple[Tensor, Tensor]  # B x k x S x f, and a matrix A x f
 def additive_energies(query: Tensor, keys: Tensor, vector: Tensor, *features: KeyFeatures) -> Tensor:
     """``e_ij = v·tanh(query + keys + Σ matrix features)``, float32 or better.
 
-    (Feng et al. 2016 §3.2, Li et al. 2018 eq. 6.)
+    (Feng et al. 2016 §3.2, Li et al. 2018 §2.)
 
     Args:
         query: ``B x k x A``.

@@ -140,7 +140,7 @@ class Attention(Part, nn.Module):
 
     Args:
         widths: of the query (``hidden``), of the annotations, of the projected query and keys (``attention``), and of a
-            guide, a second part of the query (Zhao and Zhang 2018 §3.2), or 0 without one.
+            guide, a second part of the query (Zhao and Zhang 2018 §3), or 0 without one.
         histories: add their terms to the score, by name.
         norm: layer normalisation of the projected query and keys.
         normalizer: turns energies into weights; the softmax by default.
@@ -270,7 +270,7 @@ register_score = SCORES.register
 
 @register_score("additive")
 class AdditiveAttention(Attention):
-    """Bahdanau's score, ``e_ij = v·tanh(W q + U s_j + b)`` (Feng et al. 2016 §3.2, Li et al. 2018 eq. 6)."""
+    """Bahdanau's score, ``e_ij = v·tanh(W q + U s_j + b)`` (Feng et al. 2016 §3.2, Li et al. 2018 §2)."""
 
     key_bias = True
 
@@ -381,7 +381,7 @@ class MultiHeadAttention(ScaledAttention):
 
 
 class AttentionViaAttention(nn.Module):
-    """Attention to a lower level that is guided by attention to an upper one (Zhao and Zhang 2018 §3.2).
+    """Attention to a lower level that is guided by attention to an upper one (Zhao and Zhang 2018 §3).
 
     ``c^w`` is the context of the upper level for the query ``r``; ``c^c`` is the context of the lower level, where the
     projected query is ``W_cr r + W_cc c^w``.  The context is ``c = [c^w; c^c]``.  ``c^w`` is a weighted sum, so

@@ -154,7 +154,7 @@ register_cell = CELLS.register
 class GRUCell(Cell):
     """Gated recurrent unit, whose reset gate follows the recurrent product.
 
-    (Feng et al. 2016 §3.1, Li et al. 2018 eq. 9-12.)
+    (Feng et al. 2016 §3.1, Li et al. 2018 eq. 9-12. Li et al. print ``U (r ∘ h)``; their code is as here.)
 
     ``r = σ(W_r x + U_r h)``, ``z = σ(W_z x + U_z h)``, ``h~ = tanh(W x + r ∘ (U h))``, ``h' = z ∘ h + (1 - z) ∘ h~``.
 
@@ -197,7 +197,7 @@ class GRUCell(Cell):
 
 @register_cell("adaptive_gru")
 class AdaptiveGRUCell(GRUCell):
-    """A GRU that weighs its input against its history (Li et al. 2018 eq. 13-17).
+    """A GRU that weighs its input against its history (Li et al. 2018 eq. 13-17, for the form of :class:`GRUCell`).
 
     ``g = σ(W_g x + U_g h + b)``; ``r``, ``z`` and ``h~`` read ``(1-g) ∘ (W x + b)`` and ``g ∘ (U h)``;
     ``h' = g ∘ z ∘ h + (1 - z) ∘ h~``.

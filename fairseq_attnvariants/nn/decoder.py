@@ -45,9 +45,9 @@ class Decoded(NamedTuple):
 class InitialState(nn.Module):
     """``h_0`` from the source, by one affine map and tanh.
 
-    ``first`` maps the backward state at the first word (Feng et al. 2016, Bahdanau et al. 2015).  If the top layer has
-    no backward direction, it maps the forward state at the last word.  ``linear`` is ``first`` without tanh (Zhao and
-    Zhang 2018).  ``mean`` maps the mean of the real annotations (Li et al. 2018, Kuang et al. 2018).
+    ``first`` maps the backward state at the first word (Bahdanau et al. 2015).  If the top layer has no backward
+    direction, it maps the forward state at the last word.  ``linear`` is ``first`` without tanh (in the code of Zhao
+    and Zhang 2018).  ``mean`` maps the mean of the real annotations (dl4mt).
 
     Args:
         source: ``first``, ``linear`` or ``mean``.

@@ -21,7 +21,7 @@ class BidirectionalEncoder(nn.Module):
     Args:
         rnn: the layers.
         dropout: is applied to the annotations.
-        upper: layers above them, whose annotations are the upper level (Zhao and Zhang 2018 §3.2).
+        upper: layers above them, whose annotations are the upper level (Zhao and Zhang 2018 §3).
         bridge: whether annotations carry the embeddings (source-side bridging).
         hidden_dropout: share of states that :func:`~.dropout.drop_hidden` drops, in all layers.
     """
@@ -60,7 +60,7 @@ class BidirectionalEncoder(nn.Module):
 
 
 class HierarchicalEncoder(nn.Module):
-    """Reads characters from left to right, and words above them in both directions (Zhao and Zhang 2018 §3.1).
+    """Reads characters from left to right, and words above them in both directions (Zhao and Zhang 2018 §3).
 
     Annotations ``h^c_j`` are the states of the character RNN, and ``h^w_j = [→h_j; ←h_j]`` are the states of the word
     RNN.  The word RNN reads the character state at the end of each word.

@@ -1,10 +1,11 @@
 """Initial values.
 
 There are two schemes, both with biases of 0.  In dl4mt's scheme, square matrices are orthogonal, and other matrices and
-embeddings are N(0, 0.01²).  In the scheme of Zhao and Zhang (2018), matrices are U(±√(6 / (in + out))) and embeddings
-U(±0.01).  A single number, such as a learned temperature, keeps the value from its constructor.  A component with other
-initial values has the method ``initialise(scheme)``, which runs after that: cells and recurrent layers (orthogonal gate
-by gate, biases of gates), convolutions, highway layers, layer normalisation, readouts, and the normed additive score.
+embeddings are N(0, 0.01²).  In the scheme of the code of Zhao and Zhang (2018), matrices are U(±√(6 / (in + out))) and
+embeddings U(±0.01).  A single number, such as a learned temperature, keeps the value from its constructor.  A component
+with other initial values has the method ``initialise(scheme)``, which runs after that: cells and recurrent layers
+(orthogonal gate by gate, biases of gates), convolutions, highway layers, layer normalisation, readouts, and the normed
+additive score.
 """
 
 from typing import Callable, NamedTuple
@@ -17,7 +18,7 @@ class Scheme(NamedTuple):
     """The initial values of parameters."""
 
     uniform: bool = False
-    """fill matrices as in Zhao and Zhang 2018, not as in dl4mt"""
+    """fill matrices as the code of Zhao and Zhang 2018 does, not as dl4mt"""
     deviation: float = 0.01
     """standard deviation of dl4mt's scheme: 0.01 suits the papers' widths; with more, smaller models learn sooner"""
     gate_bias: float = 0.0

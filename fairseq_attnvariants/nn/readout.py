@@ -176,7 +176,7 @@ class MaxoutReadout(Readout):
 
 @register_readout("tanh")
 class TanhReadout(Readout):
-    """``tanh(U_o s + V_o y + C_o c + b)`` (Li et al. 2018 eq. 4)."""
+    """``tanh(U_o s + V_o y + C_o c + b)`` (Li et al. 2018 eq. 3-4)."""
 
     def finish(self, total: Tensor) -> Tensor:
         return torch.tanh(total)
@@ -216,7 +216,7 @@ class StateReadout(Readout):
 
 @register_readout("relu")
 class FeedForwardReadout(Readout):
-    """A layer of rectified units, and a second one of half its width (Zhao and Zhang 2018 §3.3)."""
+    """A layer of rectified units, and a second one of half its width (``g`` in the code of Zhao and Zhang 2018)."""
 
     pieces = 2
 

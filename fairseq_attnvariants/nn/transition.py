@@ -5,7 +5,7 @@ The architectures differ in the order of a few components, so they share one ste
     rnnsearch            attend, cell              query h_{i-1}
     char2char            attend, cells             query h_{i-1} of the highest cell and y_{i-1}; all cells read c_i
     dl4mt, rnnsearch*    cell, attend, cell        query s'
-    attention via a.     cell, attend              query r_i, the new state; the cell reads c_{i-1}
+    attention via a.     cell, attend              query r_{i-1}, the new state; the cell reads y_{i-1} and c_{i-1}
     GNMT v2              cell, attend              query s', the new state; the layers above read c_i
     input feeding        the first cell also reads c_{i-1}
     RNNAtt               the query is q_{i-1}, the state of the query cell
@@ -169,7 +169,7 @@ class Transition(nn.Module):
         first, last = self.first, self.last
         previous = hidden = state.hidden  # N x state width
         word: Optional[Tensor] = words.cell  # N x gates·n
-        inputs = {"previous_context": state.context} if self.feeds_input else {}
+        inputs = {"previous_context": state.context} if self.feeds_input else {}  # InputFeed (Feng et al. 2016 §6.1)
         terms: Dict[str, Tensor] = {}
         if self.features is not None:
             described: Any = memory.tags
@@ -187,12 +187,12 @@ class Transition(nn.Module):
             if self.bridges:
                 mask = memory.padding_mask
                 chosen = most_attended(memory.embeddings, grouped(weights, mask), mask)  # x_{t*}, B x k x m
-                inputs["attended"] = chosen.flatten(0, 1)
+                inputs["attended"] = chosen.flatten(0, 1)  # Kuang et al. 2018 eq. 1
             hidden = after(hidden, word, **inputs)
 
         own: Any = state.query
         if self.query_cell is not None:
-            own = self.query_cell(own, hidden=last.output(previous), context=context)  # q_i
+            own = self.query_cell(own, hidden=last.output(previous), context=context)  # q_i (Feng et al. 2016 §4.2)
         gate: Any = words.condition
         condition: Any = state.condition
         if self.condition is not None:

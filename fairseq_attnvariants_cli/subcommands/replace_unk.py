@@ -1,7 +1,8 @@
 """``fairseq-attnvariants replace-unk``: words for UNKs in the output of ``fairseq-generate --print-alignment``.
 
-Each UNK is replaced by the translation of the source word with the highest attention weight. If the word table lacks
-the source word, the UNK becomes a copy of it (Feng et al. 2016, section 7). The source EOS cannot be chosen.
+Each UNK is replaced by the translation of the source word with the highest attention weight (Feng et al. 2016, section
+7). The paper says no more. Here, if the word table lacks the source word, the UNK becomes a copy of it, and the source
+EOS cannot be chosen.
 """
 
 import sys

@@ -92,7 +92,7 @@ def decoder_gates(decoder: Decoder) -> Iterator[Gates]:
     yield from cell_gates("target", [{"before attention": one, "after attention": other} for one, other in pairs])
     for module in decoder.modules():
         if isinstance(module, AdaptiveWeighting):
-            # α_s, α_y, α_c (Li et al. 2018 eq. 21)
+            # α_s, α_y, α_c (Li et al. 2018 eq. 19)
             yield Gates("target", ("alpha_s", "alpha_y", "alpha_c"), module, lambda alpha: alpha)
     if transition.condition is not None:
         yield Gates("target", ("condition left",), decoder, remainder)

@@ -3,6 +3,7 @@ translations of ten words. Commands of all pages, also those that are not run, u
 
 import argparse
 import dataclasses
+import importlib
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ import yaml
 from corpus import ROOT
 
 from fairseq_attnvariants.architectures.options import AttentionRNNConfig, flag
+from fairseq_attnvariants.criterions import losses
 from fairseq_attnvariants.registry import Registry
 from fairseq_attnvariants_cli.checks import DEMANDS
 from fairseq_attnvariants_cli.main import FOLDERS, SUBCOMMANDS, parser
@@ -124,6 +126,20 @@ def test_names_of_components_are_all_on_the_page_of_options():
             assert {*row.replace("**", "").split(", ")} == {*own, one.metadata["rnnsearch"]}
             assert row.split("**")[1] == one.metadata["rnnsearch"]
     assert not rows
+
+
+@pytest.mark.parametrize("page", ["feng", "kuang", "li", "zhao"])
+def test_the_code_of_a_paper_is_where_its_page_says(page):
+    lines = (ROOT / "docs" / "papers" / f"{page}.md").read_text().splitlines()
+    table = [[cell.strip() for cell in line.split("|")] for line in lines if line.startswith("| ")]
+    cells = [row[table[0].index("code in `nn/`")] for row in table[1:]]
+    assert any(cells)
+    for cell in cells:
+        for name in re.findall(r"`(.*?)`", re.sub(r"`.*` in `criterions/losses.py`", "", cell)):
+            module, _, part = name.partition(".")
+            assert hasattr(importlib.import_module(f"fairseq_attnvariants.nn.{module}"), part), name
+        for names in re.findall(r"([^;]*) in `criterions/losses.py`", cell):
+            assert all(hasattr(losses, name) for name in re.findall("`(.*?)`", names))
 
 
 def test_quickstart(quickstart):
