@@ -54,7 +54,7 @@ def test_a_name_that_nothing_has_is_refused(section, given, message):
     ("model", "--arch"), ("task", "--task"), ("optimizer", "--optimizer"), ("lr_scheduler", "--lr-scheduler"),
 ])  # fmt: skip
 def test_a_component_without_a_name_is_refused(section, option):
-    with pytest.raises(ConfigurationError, match=f"^{option} is needed .by hydra {section}._name., and has no value"):
+    with pytest.raises(ConfigurationError, match=f"^{option} is needed .by hydra {section}._name.$"):
         completed(**{section: {"_name": None}})
 
 

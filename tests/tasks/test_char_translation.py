@@ -545,8 +545,8 @@ class TestCommands:
         for side in ("xx", "yy"):
             (tmp_path / f"dict.{side}.txt").write_text("ant 5\nbee 4\n")
         sides = ["-s", "xx", "-t", "yy", "--batch-size", "1"]
-        saved = ["--save-dir", tmp_path / "run"]
-        process = run("fairseq-train", tmp_path, *TASK, *sides, *saved, "--arch", "rnnsearch", "--cpu", check=False)
+        saved = ["--save-dir", tmp_path / "run", "--arch", "rnnsearch", "--optimizer", "adam"]
+        process = run("fairseq-train", tmp_path, *TASK, *sides, *saved, "--cpu", check=False)
         assert re.search("^fairseq-train: error: .*not one of characters", process.stderr.strip().splitlines()[-1])
 
 

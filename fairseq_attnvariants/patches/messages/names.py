@@ -56,7 +56,7 @@ def check_names(cfg: DictConfig) -> None:
         part = cfg.get(kind)
         name = part.get("_name") if isinstance(part, DictConfig) else None
         if kind in NEEDED and name is None and not isinstance(part, argparse.Namespace):  # of one without a dataclass
-            raise ConfigurationError(f"{NEEDED[kind]} is needed (by hydra {kind}._name), and has no value here")
+            raise ConfigurationError(f"{NEEDED[kind]} is needed (by hydra {kind}._name)")
         if kind != "model" and name is not None and name not in known:  # build_model checks the model's name
             raise ConfigurationError(f"{kind}._name={name}: {no_such(name, known, what=kind)}")
 
