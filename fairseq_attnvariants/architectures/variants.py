@@ -277,6 +277,7 @@ register_architecture(
     initial_state="zero",
     readout="state",
     encoder_dropout_in=0.2,
+    decoder_dropout_in=0.2,
 )
 register_architecture(
     "ava",

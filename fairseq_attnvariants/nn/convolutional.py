@@ -32,7 +32,10 @@ class Convolution(nn.Conv1d):
 
 
 class Highway(nn.Module):
-    """``t ∘ relu(W x + b) + (1 - t) ∘ x``, where ``t = σ(W_t x + b_t)`` and ``b_t`` starts at -2 (Lee et al., 4.2)."""
+    """``t ∘ relu(W x + b) + (1 - t) ∘ x``, where ``t = σ(W_t x + b_t)`` (Lee et al. 2017 §4.1).
+
+    ``b_t`` starts at -2, as in their code.
+    """
 
     def __init__(self, width: int):
         super().__init__()

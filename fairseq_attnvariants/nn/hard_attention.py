@@ -40,7 +40,7 @@ class Block(NamedTuple):
 
 @register_readout("hard_attention")
 class HardAttention(TanhReadout):
-    """``P(y_i) = Σ_j P(a_i = j) P(y_i | a_i = j)``, of zeroth order (Wu, Shapiro and Cotterell 2018, eq. 4, 5).
+    """``P(y_i) = Σ_j P(a_i = j) P(y_i | a_i = j)``, of zeroth order (Wu, Shapiro and Cotterell 2018).
 
     ``P(a_i = j)`` is attention's ``w_ij``, and ``P(y_i | a_i = j) = softmax(W tanh(U h_i + V y_{i-1} + C s_j + b))``.
 

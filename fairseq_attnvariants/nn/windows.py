@@ -56,7 +56,7 @@ class NoWindow(Window):
 
 @register_window("monotone")
 class MonotoneWindow(Window):
-    """``[i-D, i+D]`` at step ``i`` (local-m), where ``i`` stops at the last word, as in Luong et al.'s code."""
+    """``[i-D, i+D]`` at step ``i`` (local-m), where ``i`` stops at EOS (in the code of Luong et al. before it)."""
 
     same_units = True
 
