@@ -411,7 +411,7 @@ UNCOUNTED = [  # options that do not change the number of parameters, and the pa
     ("encoder_dropout_out", "0.0", {"0.2": "gnmt gnmt_v2 character"}),
     ("encoder_dropout_out", "0.0", {"0.4": HARD}),
     ("encoder_dropout_in", "0.0", {"0.2": "gnmt_v2", "0.4": HARD}),
-    ("decoder_dropout_in", "0.0", {"0.4": HARD}),
+    ("decoder_dropout_in", "0.0", {"0.2": "gnmt_v2", "0.4": HARD}),
     ("residuals", "0", {"3": "gnmt gnmt_v2"}),
     ("context_gate", "none", {"both": "context_gate"}),
     ("bridge_direct", "none", {"hard": "bridge_direct"}),
