@@ -24,8 +24,7 @@ def build_generator(plain, self, models, args, seq_gen_cls=None, extra_gen_cls_k
             "--sampling draws from probabilities, which a coverage penalty changes: leave out --sampling, or "
             "coverage_penalty in --model-overrides"
         )
-    path = getattr(args, "lm_path", None)
-    if path:
+    if path := getattr(args, "lm_path", None):
         language_model = (extra_gen_cls_kwargs or {}).get("lm_model")
         if language_model is None:
             raise ConfigurationError(f"--lm-path {path} is read only by fairseq-generate: use that, or leave it out")
@@ -33,8 +32,8 @@ def build_generator(plain, self, models, args, seq_gen_cls=None, extra_gen_cls_k
             raise ConfigurationError(f"--lm-path {path} is no language model, but a {type(language_model).__name__}")
     refused = any(getattr(getattr(model, "cfg", None), "cuda_graphs", None) is False for model in models)
     if seq_gen_cls is None and not refused and all(map(searchable, models)):
-        alignment = getattr(args, "print_alignment", None)
-        if alignment:
+        seq_gen_cls = StaticSearch
+        if alignment := getattr(args, "print_alignment", None):
+            seq_gen_cls = StaticSearchWithAlignment
             extra_gen_cls_kwargs = {**(extra_gen_cls_kwargs or {}), "print_alignment": alignment}
-        seq_gen_cls = StaticSearchWithAlignment if alignment else StaticSearch
     return plain(self, models, args, seq_gen_cls, extra_gen_cls_kwargs, *more, **named)

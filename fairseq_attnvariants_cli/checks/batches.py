@@ -40,7 +40,7 @@ def padding(subject: Subject) -> None:
         for row in range(len(plain.source)):
             weights = on_tokens(subject, found, pairs, row), on_tokens(subject, expected, plain, row)
             try:
-                close(weights[0], weights[1], "weights of attention, in the columns of the same tokens,")
+                close(*weights, "weights of attention, in the columns of the same tokens,")
             except Broken as how:
                 raise Broken(f"{how}{shift(subject, plain, expected)}") from None
 

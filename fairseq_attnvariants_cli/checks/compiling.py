@@ -11,7 +11,7 @@ from fairseq_attnvariants.deploy.refusal import LINES
 from fairseq_attnvariants.nn.decoder import Decoder
 from fairseq_attnvariants.registry import ConfigurationError
 
-from ..systems.user_dirs import in_user_dir
+from ..systems.user_dirs import last_in_user_dir
 from .demand import demand
 from .growth import line
 from .outcome import Broken, NotApplicable
@@ -75,13 +75,9 @@ def convolutions(graph: Any) -> Iterator[str]:
     for node in graph.graph.nodes:
         part = graph.get_submodule(node.target) if node.op == "call_module" else node.target
         name = getattr(part, "__name__", type(part).__name__)
-        made = node.meta.get("example_value")
-        if name.lower().startswith("conv") and any(
-            not isinstance(size, int) for size in getattr(made, "shape", ())[2:]
-        ):
-            lines = LINES.findall(node.meta.get("stack_trace") or "")
-            places = (in_user_dir(path, int(number)) for path, number in reversed(lines))
-            yield next(filter(None, places), "")
+        lengths = getattr(node.meta.get("example_value"), "shape", ())[2:]
+        if name.lower().startswith("conv") and not all(isinstance(length, int) for length in lengths):
+            yield last_in_user_dir(LINES.findall(node.meta.get("stack_trace") or ""))
 
 
 def batches(subject: Subject) -> List[Pairs]:

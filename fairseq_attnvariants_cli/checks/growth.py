@@ -31,8 +31,12 @@ class Counter(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.touched = 0  # numbers read and written
-        self.alive = 0  # bytes of tensors that were made here and still exist
-        self._sizes: Dict[int, int] = {}
+        self._sizes: Dict[int, int] = {}  # bytes of storages that were made here and still exist, by address
+
+    @property
+    def alive(self) -> int:
+        """The bytes of tensors that were made here and still exist."""
+        return sum(self._sizes.values())
 
     def __enter__(self) -> "Counter":
         """Begin to count, and disable garbage collection."""
@@ -55,18 +59,11 @@ class Counter(TorchDispatchMode):
         own = {tensor.untyped_storage().data_ptr() for tensor in inputs}
         for tensor in outputs:
             storage = tensor.untyped_storage()
-            if storage.data_ptr() not in own and storage.data_ptr() not in self._sizes:
-                self._keep(storage)
+            place = storage.data_ptr()
+            if place not in own and place not in self._sizes:
+                self._sizes[place] = storage.nbytes()
+                weakref.finalize(storage, self._sizes.pop, place, None)
         return made
-
-    def _keep(self, storage: Any) -> None:
-        place, size = storage.data_ptr(), storage.nbytes()
-        self._sizes[place] = size
-        self.alive += size
-        weakref.finalize(storage, self._forget, place)
-
-    def _forget(self, place: int) -> None:
-        self.alive -= self._sizes.pop(place, 0)
 
 
 class Cost(NamedTuple):

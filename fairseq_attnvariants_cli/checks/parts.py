@@ -10,7 +10,7 @@ from fairseq_attnvariants.deploy.refusal import LINES
 from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.registry import ConfigurationError
 
-from ..systems.user_dirs import in_user_dir, raised_at
+from ..systems.user_dirs import last_in_user_dir, raised_at
 from ..text.files import reason
 from .demand import demand
 from .outcome import Broken, NotApplicable
@@ -45,11 +45,9 @@ def backward(subject: Subject) -> None:
             if "inplace operation" not in str(error):
                 raise
             lines = [line for warning in warned for line in LINES.findall(str(warning.message))]
-            places = [in_user_dir(path, int(number)) for path, number in lines]
-            where = next(filter(None, reversed(places)), "")
             raise Broken(
-                f"the backward pass reads a tensor{where} that was changed in place after it was computed: make a new "
-                "tensor, as in a + b instead of a += b"
+                f"the backward pass reads a tensor{last_in_user_dir(lines)} that was changed in place after it was "
+                "computed: make a new tensor, as in a + b instead of a += b"
             ) from error
 
 

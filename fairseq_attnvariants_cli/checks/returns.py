@@ -232,11 +232,11 @@ def handed(names: Sequence[str], given: Sequence[Any], unshared: Sequence[int]) 
     return {(name, id(tensor), 0 if tensor.is_inference() else tensor._version): tensor for name, tensor in found}
 
 
-def odd(tensor: Tensor) -> List[str]:
-    """Return ``NaN`` or ``infinity`` if the tensor has such a number."""
+def odd(tensor: Tensor) -> str:
+    """Return ``NaN`` or ``infinity`` if the tensor has such a number, else no text."""
     if tensor.is_meta or not tensor.is_floating_point() or torch.isfinite(tensor).all():
-        return []
-    return ["NaN" if torch.isnan(tensor).any() else "infinity"]
+        return ""
+    return "NaN" if torch.isnan(tensor).any() else "infinity"
 
 
 OF_MODULES = vars(nn.Module()).keys()  # attributes that every module has
@@ -289,9 +289,8 @@ def looking(kind: Type[Part], name: str, look: Callable[..., None], notes: Notes
         except WrongReturn as why:
             raise WrongReturn(f"{where} returns {why}") from None
         if not notes.not_finite:
-            notes.not_finite.extend(
-                f"{where} returns {kind}" for _, tensor in tensors(found, "") for kind in odd(tensor)
-            )
+            numbers = (odd(tensor) for _, tensor in tensors(found, ""))
+            notes.not_finite.extend(f"{where} returns {number}" for number in filter(None, numbers))
         return found
 
     return wrapped
@@ -314,9 +313,7 @@ def watch(model: nn.Module, notes: Notes) -> None:
 
     Each such component becomes an instance of a subclass of its class. The class itself does not change.
     """
-    parts: List[Any] = [part for part in model.modules() if isinstance(part, Part)]
-    for part in parts:
-        methods = from_outside(part, notes)
-        if methods:
+    for part in model.modules():
+        if isinstance(part, Part) and (methods := from_outside(part, notes)):
             own = type(part)
             part.__class__ = type(own.__name__, (own,), {**methods, "__module__": own.__module__})

@@ -153,12 +153,9 @@ def compare_with_rescored(subject: Subject, models: Sequence[Any], with_attentio
             if with_attention and again.attention is not None and hypothesis["attention"] is not None:
                 real, weights = subject.real(pairs.source[row]), hypothesis["attention"].t()
                 whole = weights.size(1) == len(real)  # fairseq keeps the columns of padding, too
+                own = weights[:, real] if whole else weights
                 try:
-                    close(
-                        weights[:, real] if whole else weights,
-                        again.attention,
-                        "weights of attention in search and rescored",
-                    )
+                    close(own, again.attention, "weights of attention in search and rescored")
                 except Broken as how:
                     raise Broken(f"{how}{SHIFTED * (whole and shifted(weights, real, again.attention))}") from None
     return hypotheses

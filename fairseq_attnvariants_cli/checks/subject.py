@@ -57,8 +57,7 @@ EQUAL = {
 # widths that divide each other; the architecture's sizes
 SIZES = [DIFFERING, EQUAL, {}]
 TASKS = "translation", "char_translation", "string_transduction"
-WIDE = 8  # parameters are in ±SPREAD for rows up to this length, and in a smaller range for longer rows
-SPREAD = 1.0
+WIDE = 8  # parameters are in ±1 for rows up to this length, and in a smaller range for longer rows
 
 # the longest source first, as fairseq sorts them
 SOURCES = ["a bee cab deed a", "hag if jag", "a"]
@@ -157,7 +156,7 @@ class Subject:
         with torch.no_grad():
             for parameter in model.parameters():
                 row = parameter[0].numel() if parameter.dim() > 1 else 1
-                spread = SPREAD * min(1, (WIDE / row) ** 0.5)
+                spread = min(1, (WIDE / row) ** 0.5)
                 parameter.uniform_(-spread, spread)
         return model
 

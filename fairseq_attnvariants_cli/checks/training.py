@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fairseq_attnvariants.nn.fast.graphs import leaves
 from fairseq_attnvariants.nn.layer_norm import at_least_float32
 
-from ..systems.user_dirs import in_user_dir
+from ..systems.user_dirs import last_in_user_dir
 from .demand import ATOL, RTOL, close, demand, finite
 from .outcome import Broken, NotApplicable, quiet
 from .returns import said
@@ -158,10 +158,9 @@ class Rounding(TorchDispatchMode):
         """Run the operation, and note its place if it rounds."""
         made = function(*arguments, **(named or {}))
         copied = COPIES.get(function)  # the place of the argument that is copied
-        if copied is not None and made.dtype == torch.float32 and arguments[copied].dtype == torch.float64:
-            frames = traceback.walk_stack(None)
-            places = (in_user_dir(frame.f_code.co_filename, line) for frame, line in frames)
-            self.places.extend(filter(None, [next(filter(None, places), "")]))
+        rounded = copied is not None and made.dtype == torch.float32 and arguments[copied].dtype == torch.float64
+        if rounded and (place := last_in_user_dir(traceback.extract_stack())):
+            self.places.append(place)
         return made
 
 
@@ -214,9 +213,8 @@ def train(training: Trainer, subject: Subject, updates: range) -> None:
     """Make some updates, with two batches in turn; if an update fails, fairseq writes ``crash.pt``."""
     with quiet(), tempfile.TemporaryDirectory() as training.cfg.checkpoint.save_dir:
         for update in updates:
-            first = update % 2
-            batch = subject.pairs().sample if first else subject.pairs(targets=["POP", "ON NO", "TON"]).sample
-            training.train_step([batch])
+            pairs = subject.pairs() if update % 2 else subject.pairs(targets=["POP", "ON NO", "TON"])
+            training.train_step([pairs.sample])
 
 
 def stored(training: Trainer, folder: str) -> str:

@@ -3,7 +3,7 @@
 import argparse
 import os
 import traceback
-from typing import List, Optional, Sequence
+from typing import Any, List, Sequence
 
 from fairseq import utils
 
@@ -41,14 +41,21 @@ def user_dirs() -> List[str]:
 
 
 def raised_at(error: Exception) -> str:
-    """Return the last line of an error's traceback in a folder of ``--user-dir``, formatted by :func:`in_user_dir`."""
+    """Return the last line of an error's traceback in a folder of ``--user-dir``, as :func:`last_in_user_dir` does."""
     if isinstance(error, SyntaxError):  # its message names the line
         return ""
-    frames = reversed(traceback.extract_tb(error.__traceback__))
-    return next(filter(None, (in_user_dir(frame.filename, frame.lineno) for frame in frames)), "")
+    return last_in_user_dir(traceback.extract_tb(error.__traceback__))
 
 
-def in_user_dir(path: str, line: Optional[int]) -> str:
+def last_in_user_dir(lines: Sequence[Any]) -> str:
+    """Return the last of some lines in a folder of ``--user-dir``, formatted by :func:`in_user_dir`, or no text.
+
+    ``lines`` are tuples that begin with a path and a number, as those of :mod:`traceback` do.
+    """
+    return next(filter(None, (in_user_dir(path, number) for path, number, *_ in reversed(lines))), "")
+
+
+def in_user_dir(path: str, line: Any) -> str:
     """Return path and line, in parentheses, of a file in a folder of ``--user-dir``, or no text for any other file."""
     for folder in user_dirs():
         if path.startswith(os.path.join(folder, "")):

@@ -59,7 +59,7 @@ def join_values(values: np.ndarray, words: Sequence[int]) -> np.ndarray:
 
     A word that shares its only subword with the word before has zeros.
     """
-    return summed(values, words) / np.maximum(np.bincount(words), 1) if words else summed(values, words)
+    return summed(values, words) / np.maximum(np.bincount(np.array(words, dtype=int)), 1)
 
 
 def join_attention(weights: np.ndarray, source: Sequence[int], target: Sequence[int]) -> np.ndarray:

@@ -1,6 +1,7 @@
 """``fairseq-attnvariants check`` finds the faults that tests make on purpose, and no others."""
 
 import argparse
+import inspect
 import json
 import re
 import shutil
@@ -1116,6 +1117,17 @@ def test_gradients_that_rounding_hides_are_not_said_to_be_wrong(returned, holds,
     )
     [row] = json.loads(capsys.readouterr().out)["demands"]
     assert row["holds"] is holds and message in row["found"]
+
+
+def test_a_rounding_is_named_however_many_frames_torch_puts_between(mine):
+    """Older versions of torch call a mode directly, and newer ones by functions of their own."""
+    folder = mine(__init__="def rounded(dispatch, *given):\n    return dispatch(*given)\n")
+    utils.import_user_module(argparse.Namespace(user_dir=folder))
+    rounding, to_float32 = training.Rounding(), torch.ops.aten._to_copy.default
+    dispatch = inspect.unwrap(training.Rounding.__torch_dispatch__)
+    given = (torch.ones(2, dtype=torch.float64),), {"dtype": torch.float32}
+    sys.modules["mine"].rounded(dispatch, rounding, to_float32, (), *given)
+    assert rounding.places == [" (mine/__init__.py, line 2)"]
 
 
 def test_what_returns_no_finite_number_is_named(mine, capsys):

@@ -180,6 +180,14 @@ REFUSED = {
         lambda folder: summed(folder, lambda content: content["sha256"].update({"../model.npz": ""})),
         "names '../model.npz', which is no file of its folder",
     ),
+    "a name with a zero byte": (
+        lambda folder: summed(folder, lambda content: content["sha256"].update({"a\0": ""})),
+        r"names 'a.x00', which is no file of its folder",
+    ),
+    "a name that no file can have": (
+        lambda folder: summed(folder, lambda content: content["sha256"].update({"\ud800": ""})),
+        r"names '.ud800', which is no file of its folder",
+    ),
     "another name": (
         lambda folder: with_parameters(folder, lambda own: own.update(other=torch.ones(1))),
         "model.safetensors .* does not fit the model .* Unexpected key.*other",

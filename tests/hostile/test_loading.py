@@ -27,6 +27,8 @@ from fairseq.trainer import Trainer
 
 from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.patches.loading import checkpoints as loading
+from fairseq_attnvariants.patches.loading.archives import unpack
+from fairseq_attnvariants.registry import ConfigurationError
 from fairseq_attnvariants_cli.main import parser
 from fairseq_attnvariants_cli.text.files import UserError
 
@@ -503,6 +505,20 @@ def test_what_is_no_archive_is_refused(runs, tmp_path, content):
         translate(tmp_path / "model.tar.gz", runs)
     with pytest.raises(ValueError, match="none: there is no such folder or archive"):
         translate(tmp_path / "none", runs)
+    with pytest.raises(ConfigurationError, match="none:1: there is no such folder or archive"):
+        translate("none:1", runs)
+
+
+@pytest.mark.parametrize("compression", ["gz", "bz2", "xz"])
+def test_an_archive_whose_compressed_content_is_damaged_is_refused(tmp_path, compression):
+    path = tmp_path / "model.tar"
+    with tarfile.open(path, f"w:{compression}") as archive:
+        archive.add(__file__, "model.pt")
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2 :] = b"\xff" * (len(content) - len(content) // 2)
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="model.tar: not unpacked, .* or damaged$"):
+        unpack(str(path))
 
 
 # ---- warnings of torch's security holes

@@ -119,6 +119,7 @@ def test_the_same_settings_are_never_refused(runs, tmp_path, optimizer):
 @pytest.mark.parametrize("given, said", [
     ("nonsense", "nonsense: this is no dictionary of Python"), ("{", "{: this is no dictionary of Python"),
     ("[1]", ".1.: this is no dictionary"), ("{'weight_decy': 1}", "the optimizer has no 'weight_decy' .did you mean w"),
+    ("{[]: 1}", "{.*}: this is no dictionary"), ("{1: 2}", "the optimizer has no '1'$"),
 ])  # fmt: skip
 def test_overrides_that_override_nothing_are_refused(runs, begun, given, said):
     with pytest.raises(ConfigurationError, match=f"^--optimizer-overrides:? {said}"):

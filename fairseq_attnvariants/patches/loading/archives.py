@@ -41,7 +41,9 @@ def unpack(path: str) -> str:
                         f"{path}: not unpacked, {member.name!r} in it is no file or folder of its own"
                     )
             archive.extractall(folder, **safe)
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except ConfigurationError:
+        raise
+    except Exception as error:  # a damaged archive can cause any error
         why = "it is no folder and no archive of tar's, or damaged"
         if getattr(error, "errno", None) == errno.ENOSPC:
             why = f"{folder} is on a full disk: set TMPDIR to another"
@@ -60,11 +62,11 @@ def load_archive_file(find, name: str) -> str:
     """
     try:
         path = file_utils.cached_path(name, cache_dir=None)
-    except OSError:
+        written = os.stat(path)  # also here, because fairseq does not look for names with a colon
+    except (OSError, ValueError):
         raise ConfigurationError(f"{name}: there is no such folder or archive") from None
     if os.path.isdir(path):
         return path
-    written = os.stat(path)
     archive = path, written.st_mtime_ns, written.st_size
     if archive not in _folders:
         _folders[archive] = unpack(path)

@@ -23,7 +23,7 @@ import re
 import tarfile
 import types
 import zipfile
-from typing import Any, Callable, Dict, Iterator, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, Optional
 
 import numpy
 import torch
@@ -49,11 +49,7 @@ OTHERS = (  # modules of fairseq that load other files than checkpoints, most of
 WITHOUT_HOLES = (2, 10)  # the first torch in which CVE-2025-32434 and CVE-2026-24747 are fixed
 PLAIN_NUMBERS = re.compile(r"b1|[iu][1248]|f[248]")
 GLOBAL = re.compile(r"GLOBAL ([\w.]+)|function <[^>]*?([\w.]+)( at \w+)?>")
-
-
-def can_allow() -> bool:
-    """Whether torch accepts a list of additional types that a file may hold (2.4 and later)."""
-    return hasattr(torch.serialization, "add_safe_globals")
+CAN_ALLOW = hasattr(torch._weights_only_unpickler, "_get_user_allowed_globals")  # torch 2.4 and later
 
 
 class Stored:
@@ -107,27 +103,23 @@ class Scalar(Stored):
         return number
 
 
-def _named(kind: type, path: str) -> type:
-    module, _, name = path.rpartition(".")
-    return type(name, (kind,), {"__module__": module, "__qualname__": name})
-
-
+# the names in a file, and what is made instead
+ALLOWED: Dict[str, type] = {"argparse.Namespace": argparse.Namespace, "numpy.dtype": DType, "numpy.ndarray": Array}
 # numpy 2 moved these functions, and a checkpoint may come from an older or newer numpy than the one that reads it
-ALLOWED = [argparse.Namespace, _named(DType, "numpy.dtype"), _named(Array, "numpy.ndarray")]
-ALLOWED += [_named(Array, f"numpy.{core}.multiarray._reconstruct") for core in ("core", "_core")]
-ALLOWED += [_named(Scalar, f"numpy.{core}.multiarray.scalar") for core in ("core", "_core")]
-
+for core in ("core", "_core"):
+    ALLOWED[f"numpy.{core}.multiarray._reconstruct"] = Array
+    ALLOWED[f"numpy.{core}.multiarray.scalar"] = Scalar
 
 _allowed: contextvars.ContextVar[Optional[Dict[str, type]]] = contextvars.ContextVar("allowed", default=None)
 
 
 @contextlib.contextmanager
-def allowed(kinds: Sequence[type]) -> Iterator[None]:
-    """Let torch make objects of ``kinds`` only, in the block and in this thread.
+def allowed(kinds: Dict[str, type]) -> Iterator[None]:
+    """Let torch make objects of ``kinds`` only, by their names in a file, in the block and in this thread.
 
     torch's list of allowed classes, which holds for the process, does not change.
     """
-    token = _allowed.set({f"{kind.__module__}.{kind.__qualname__}": kind for kind in kinds} if can_allow() else {})
+    token = _allowed.set(kinds)
     try:
         yield
     finally:
@@ -248,7 +240,7 @@ def _reason(error: Exception) -> str:
     if asked is None:
         return f"not loaded: it is damaged or no checkpoint ({type(error).__name__})"
     name = asked[1] or asked[2]
-    if name in (f"{kind.__module__}.{kind.__qualname__}" for kind in ALLOWED):
+    if name in ALLOWED:
         return f"it holds {name}, which torch {torch.__version__} cannot load safely: use 2.4 or later"
     return f"not loaded: it asks for {name}, and a checkpoint holds nothing but tensors and plain data"
 
@@ -280,9 +272,9 @@ def load_broadcast(buffer: Any, map_location: Any = None, **ignored: Any) -> Any
     It holds only checked content of a file and, instead of tensors, fairseq's placeholders.  So before torch 2.4, which
     cannot allow these, ``weights_only`` is False.
     """
-    if not can_allow():
+    if not CAN_ALLOW:
         return torch.load(buffer, map_location=map_location, weights_only=False)
-    with allowed([*ALLOWED, distributed._TensorPlaceholder]):
+    with allowed({**ALLOWED, "fairseq.distributed.utils._TensorPlaceholder": distributed._TensorPlaceholder}):
         return _checked(torch.load(buffer, map_location=map_location, weights_only=True), {})
 
 
@@ -291,7 +283,7 @@ for name in OTHERS:
 checkpoint_utils.torch = Torch(load_checkpoint)
 distributed.torch = Torch(load_broadcast)
 
-if hasattr(torch._weights_only_unpickler, "_get_user_allowed_globals"):  # from 2.4 on
+if CAN_ALLOW:
 
     @replaces(torch._weights_only_unpickler, "_get_user_allowed_globals")
     def get_user_allowed_globals(get) -> Dict[str, Any]:

@@ -40,11 +40,10 @@ def evaluate(text: Any) -> Any:
     try:
         return _value(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError, MemoryError):
-        pass
-    raise ConfigurationError(
-        f"{origins.get(text, 'an option')} is {text[:200]!r}, which fairseq would run as Python: only literals and "
-        "arithmetic with them are accepted there"
-    )
+        raise ConfigurationError(
+            f"{origins.get(text, 'an option')} is {text[:200]!r}, which fairseq would run as Python: only literals and "
+            "arithmetic with them are accepted there"
+        ) from None
 
 
 def _value(node: Any) -> Any:

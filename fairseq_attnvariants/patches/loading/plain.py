@@ -5,7 +5,6 @@ commands and :meth:`~...models.hub.Pretrained.from_pretrained` read it.  SHA-256
 are no signature.
 """
 
-import glob
 import hashlib
 import json
 import os
@@ -34,11 +33,11 @@ def save(folder: str, state: Mapping[str, Any], data: str) -> None:
         ConfigurationError: there are no dictionaries, one cannot be read, or safetensors is not installed.
         OSError: something cannot be written.
     """
-    dictionaries = sorted(glob.glob(os.path.join(glob.escape(data), DICTIONARIES)))
+    dictionaries = sorted(Path(data).glob(DICTIONARIES))
     if not dictionaries:
         raise ConfigurationError(f"there are no dictionaries, {DICTIONARIES}, in {data}")
     try:
-        texts = {path.name: path.read_bytes() for path in map(Path, dictionaries)}
+        texts = {path.name: path.read_bytes() for path in dictionaries}
     except OSError as error:
         raise ConfigurationError(f"{error.filename} cannot be read: {error.strerror}") from error
     kept: Dict[str, Tensor] = {}
@@ -89,7 +88,7 @@ def _loaded(folder: str) -> Dict[str, Any]:
     path, config = os.path.join(folder, MODEL), os.path.join(folder, CONFIG)
     content = _read(config)
     for name, expected in content["sha256"].items():
-        if os.path.basename(name) != name:
+        if os.path.basename(name) != name or not name.isprintable():
             raise ConfigurationError(f"{config} names {name!a}, which is no file of its folder")
         if _sha256(os.path.join(folder, name)) != expected:
             raise ConfigurationError(

@@ -168,7 +168,7 @@ def check_texts(trainer) -> None:
             raise ConfigurationError(f"the split {split!r} {NO_TARGET}")
 
 
-def check_binarised(path: str, dictionary: Optional[Dictionary] = None) -> None:
+def check_binarised(path: str, dictionary: Optional[Dictionary]) -> None:
     """Refuse a damaged binarised text or alignment, and a text that does not fit its dictionary.
 
     Raises:

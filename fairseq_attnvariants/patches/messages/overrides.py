@@ -39,6 +39,5 @@ def warn_of_unknown(cfg, overrides) -> None:
     known = {str(option) for section in cfg.values() if isinstance(section, DictConfig) for option in section}
     known |= {str(section) for section in cfg}
     for name in overrides:
-        meant = "" if name in known else nearest(name, known)
-        if meant:
+        if name not in known and (meant := nearest(name, known)):
             logger.warning(f"there is no option {name!r} to override{meant}")

@@ -21,9 +21,9 @@ def load_langpair_dataset(load, data_path, split, src, src_dict, tgt, *args, **o
         ConfigurationError: a text is missing, or texts and alignments do not fit.
     """
     check_split(data_path, split, src, tgt, options.get("dataset_impl"))
-    path = os.path.join(data_path, f"{split}.align.{src}-{tgt}")
-    if options.get("load_alignments") and os.path.isfile(f"{path}.bin") and not os.path.getsize(f"{path}.bin"):
-        raise ConfigurationError(f"{path}.bin has no links: {advice(split)}")
+    path = os.path.join(data_path, f"{split}.align.{src}-{tgt}.bin")
+    if options.get("load_alignments") and os.path.isfile(path) and not os.path.getsize(path):
+        raise ConfigurationError(f"{path} has no links: {advice(split)}")
     if options.get("upsample_primary") == -1:  # stock fairseq's default, but -1 is no number of repetitions
         options["upsample_primary"] = 1
     try:
@@ -36,12 +36,12 @@ def load_langpair_dataset(load, data_path, split, src, src_dict, tgt, *args, **o
             "again, on files that belong together"
         ) from error
     pairs.name = f"{data_path}: {split}.{src}-{tgt}"
-    if pairs.align_dataset is not None and any(size % 2 for size in pairs.align_dataset.sizes):
-        raise ConfigurationError(f"{path}.bin holds no links, which are pairs of numbers: {advice(split)}")
-    if pairs.align_dataset is not None and len(pairs.align_dataset) != len(pairs.src):
+    links = pairs.align_dataset
+    if links is not None and any(size % 2 for size in links.sizes):
+        raise ConfigurationError(f"{path} holds no links, which are pairs of numbers: {advice(split)}")
+    if links is not None and len(links) != len(pairs.src):
         raise ConfigurationError(
-            f"{path}.bin has alignments of {len(pairs.align_dataset)} sentences, and the text has "
-            f"{len(pairs.src)}: {advice(split)}"
+            f"{path} has alignments of {len(links)} sentences, and the text has {len(pairs.src)}: {advice(split)}"
         )
     return pairs
 

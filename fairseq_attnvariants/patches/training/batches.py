@@ -27,7 +27,7 @@ def get_iterator_for_epoch(begin, self, epoch, shuffle, fix_batches_to_gpus=Fals
     skip, self.skip_remainder_batch = self.skip_remainder_batch, False
     batches = begin(self, epoch, shuffle, fix_batches_to_gpus, offset)
     self.skip_remainder_batch = skip
-    if skip and batches is not None and not 0 < offset >= len(batches) - 1:
+    if skip and batches is not None and (offset == 0 or offset < len(batches) - 1):
         batches.take(len(batches) - 1)
     return batches
 

@@ -49,25 +49,21 @@ def start_of(cfg: Any, suffix: str) -> Tuple[str, str]:
     return option, path
 
 
-def other_scheduler(error: Exception, trainer: Any) -> Optional[str]:
-    """The reason why a scheduler's state could not be loaded; None unless it belongs to another kind of scheduler."""
-    stored = (trainer._optim_history or [{}])[-1].get("lr_scheduler_state", {})
-    missing = trainer.lr_scheduler.state_dict().keys() - stored.keys()
-    if not (isinstance(error, KeyError) and error.args[0] in missing):
-        return None
-    return (
-        f"the checkpoint has the state of another --lr-scheduler than {trainer.cfg.lr_scheduler._name}: give the "
-        "former, or --reset-lr-scheduler to start this one again"
-    )
-
-
-def other_part(error: Exception, path: str) -> Optional[str]:
-    """The reason why a checkpoint of another optimizer or criterion, or without an average, cannot be continued."""
+def other_part(error: Exception, trainer: Any, path: str) -> Optional[str]:
+    """The reason why a checkpoint of another optimizer, criterion or scheduler, or without an average, does not fit."""
     if isinstance(error, AssertionError) and "please reset the optimizer" in str(error):
         return f"{path}: {error}"
-    if isinstance(error, KeyError) and error.args == ("model",):  # fairseq has removed the weights before it reads them
+    if not isinstance(error, KeyError):
+        return None
+    if error.args == ("model",):  # fairseq has removed the weights before it reads them
         return f"--store-ema: {path} has no moving average to continue: leave it out, as in the former command"
-    return None
+    stored = (trainer._optim_history or [{}])[-1].get("lr_scheduler_state", {})
+    if error.args[0] not in trainer.lr_scheduler.state_dict().keys() - stored.keys():
+        return None
+    return (
+        f"{path}: the checkpoint has the state of another --lr-scheduler than {trainer.cfg.lr_scheduler._name}: give "
+        "the former, or --reset-lr-scheduler to start this one again"
+    )
 
 
 def check_overrides(text: str) -> Dict[str, Any]:
@@ -78,18 +74,13 @@ def check_overrides(text: str) -> Dict[str, Any]:
     """
     try:
         found = ast.literal_eval(text)
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, TypeError):
         found = None
     if not isinstance(found, dict):
         raise ConfigurationError(
             f"""--optimizer-overrides {text}: this is no dictionary of Python, such as "{{'weight_decay': 0.1}}\""""
         )
     return found
-
-
-def stateful(scheduler: Any) -> bool:
-    """Whether a scheduler changes the optimizer's learning rate; the others compute it anew from ``--lr``."""
-    return isinstance(scheduler, ReduceLROnPlateauLRSchedule)
 
 
 def check_optimizer(cfg: Any, trainer: Any, overrides: Mapping[str, Any], path: str, stored: Mapping[str, Any]) -> None:
@@ -102,11 +93,12 @@ def check_optimizer(cfg: Any, trainer: Any, overrides: Mapping[str, Any], path: 
         settings, group = trainer.optimizer.optimizer_config, trainer.optimizer.param_groups[0]
     except NotImplementedError:  # of --optimizer composite, which has several
         return
-    for name in overrides:
+    for name in map(str, overrides):
         if name not in settings:
             raise ConfigurationError(f"--optimizer-overrides: the optimizer has no {name!r}{nearest(name, settings)}")
     before, now = section(stored, "optimization").get("lr"), trainer.cfg.optimization.lr
-    goes_on = not (cfg.reset_optimizer or cfg.finetune_from_model) and stateful(trainer.lr_scheduler)
+    goes_on = not (cfg.reset_optimizer or cfg.finetune_from_model)
+    goes_on &= isinstance(trainer.lr_scheduler, ReduceLROnPlateauLRSchedule)  # others compute the rate from --lr
     if goes_on and "lr" not in overrides and before is not None and [*before] != [*now]:
         raise ConfigurationError(
             f"--lr {now[0]} would change nothing, since --lr-scheduler {trainer.cfg.lr_scheduler._name} continues with "

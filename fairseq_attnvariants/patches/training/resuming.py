@@ -40,7 +40,6 @@ from .restoring import (
     compare_options,
     other_model,
     other_part,
-    other_scheduler,
     start_of,
     warn_of_new_start,
 )
@@ -141,18 +140,17 @@ def start(load, cfg, trainer, **options):
         if isinstance(error.__context__, ValueError):  # a refusal of the model, which fairseq hides
             advice = "please ensure that the architectures match."
             raise ConfigurationError(str(error).replace(advice, str(error.__context__))) from error
-        if reason := other_scheduler(error, trainer):
-            raise ConfigurationError(f"{path}: {reason}") from error
-        if reason := other_part(error, path):
+        if reason := other_part(error, trainer, path):
             raise ConfigurationError(reason) from error
         if reason := other_model(error, trainer.get_model(), stored_options(path)):
             instead = f"or --warm-start instead of {option}" if option else "or another --save-dir"
             raise ConfigurationError(f"{path} is of another model ({reason}): give its options, {instead}") from error
         raise
+    stored = stored_options(path)
     if state is not None:
-        check_optimizer(cfg, trainer, overrides, path, stored_options(path))
+        check_optimizer(cfg, trainer, overrides, path, stored)
     if first:
-        compare_options(cfg, trainer.get_model(), path, stored_options(path))
+        compare_options(cfg, trainer.get_model(), path, stored)
     check_texts(trainer)
     check_parts(trainer.get_model(), trainer.get_criterion(), trainer.device)
     forget_absent_best(cfg.save_dir, trainer.checkpoint_suffix)
@@ -247,7 +245,7 @@ def _place(path: str, model: BaseFairseqModel) -> Optional[Tuple[int, bool]]:
     """A checkpoint's updates, and whether it has an optimizer's state; None if a training cannot resume from it."""
     try:
         state = checkpoints.load_checkpoint(path)
-        saved = dict(state.get("model", {}))
+        saved = dict(state["model"])
         shallow_copy(model).upgrade_state_dict(saved)  # renames parameters; the model keeps its start
         updates = state["optimizer_history"][-1]["num_updates"]
         by_training = "val_loss" in state["extra_state"]  # an averaged checkpoint has none
