@@ -292,6 +292,7 @@ def train(data, save_dir, arch, *more):
     ("adaptive_both", ["--fp16"]),
     ("dl4mt", ["--optimizer", "fused_adam", "--cuda-graphs", "--fp16"]),
     ("rnnsearch_star", ["--optimizer", "fused_adam", "--amp"]),
+    ("rnnsearch_star", ["--cuda-graphs", "--amp", "--criterion", f"{SMOOTHED}_with_costs", "--student-forcing", "0.5"]),
 ])  # fmt: skip
 def test_trains(arch, more, data, tmp_path):
     out = train(data, tmp_path, arch, "--max-epoch", "4", *more)

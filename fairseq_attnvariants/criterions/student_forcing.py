@@ -48,4 +48,5 @@ def own_previous(model: Any, net_input: Dict[str, Any], share: float, given: int
         logs[:, [words.pad(), words.eos()]] = -torch.inf
         previous[:, step] = torch.where(own[:, step], logs.argmax(1), true[:, step])
     model.train()
+    torch.clear_autocast_cache()  # with --amp, older torch would train with the weights cast here, without gradients
     return previous

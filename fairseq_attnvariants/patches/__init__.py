@@ -10,6 +10,6 @@ def patch_fairseq() -> None:
     from . import search, transformer  # noqa: F401
     from .loading import archives, checkpoints, evaluation  # noqa: F401
     from .messages import arguments, data, names, overrides  # noqa: F401
-    from .training import alignments, batches, clipping, plateau, resuming, sections, validation  # noqa: F401
+    from .training import alignments, amp, batches, clipping, plateau, resuming, sections, validation  # noqa: F401
 
     evaluation.replace_eval()

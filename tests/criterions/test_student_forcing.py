@@ -124,3 +124,12 @@ def test_a_model_that_cannot_search_is_refused(monkeypatch):
     monkeypatch.setattr(model, "summon_full_params", None, raising=False)  # as fairscale's FullyShardedDataParallel
     with pytest.raises(ValueError, match="--student-forcing 0.5 .* use another --ddp-backend, or leave it out"):
         own(model, sample)
+
+
+def test_all_parameters_are_trained_under_autocast():
+    """``--amp`` searches and trains in one block of autocast, which keeps cast weights until its end."""
+    model, sample = SYSTEMS["rnnsearch"](0.0).float().train(), aligned()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss, *_ = criterion("costs", student_forcing=0.5)(model, sample)
+    loss.backward()
+    assert all(parameter.grad is not None and parameter.grad.any() for parameter in model.parameters())
