@@ -72,7 +72,7 @@ def count(row, found):
     row["verdict"] = next(word for word in FIRST_OF_SEVERAL if word in words)
     wide = [(gain, margin) for ((gain, margin, _), (word, _)) in found if word == "open"]
     more = [seeds for gain, margin in wide if (seeds := seeds_to_decide(gain, margin)) and seeds > gain.n]
-    row["seeds_to_decide"] = str(max(more, default=""))
+    row["seeds_to_decide"] = str(max(more)) if more and row["verdict"] == "open" else ""
     intervals = iter(f"{mean} ({low} to {high})" for mean, low, high in three)
     figures = re.sub(INTERVAL, lambda _: next(intervals), row["figures"])
     row["figures"] = re.sub(r", \d+ seeds$", f", {row['seeds']} seeds", figures)

@@ -40,8 +40,9 @@ def figures(run):
     row |= {"AER": aer, "SAER": saer}
     row["words translated twice, %"] = f"{read(measured / 'overtranslation.json')[0]['%']:.2f}"
     row["ends on the source's end, %"] = f"{read(measured / 'eos.json')[0]['%']:.2f}"
-    words = (run / "test.txt").read_text().split()
-    row["UNKs, %"] = f"{100 * words.count('<unk>') / max(1, len(words)):.2f}"
+    translation = run / "test.txt"  # which may be left on another machine
+    words = translation.read_text().split() if translation.exists() else []
+    row["UNKs, %"] = f"{100 * words.count('<unk>') / len(words):.2f}" if words else ""
     groups = {group["group"]: [*group.values()][-1] for group in read(measured / "score.json")["groups"]}
     row |= {f"BLEU, {name} words": "" if groups.get(name) is None else f"{groups[name]:.2f}" for name in LENGTHS}
     for name in FURTHER:

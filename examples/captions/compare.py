@@ -1,6 +1,6 @@
 """Print the tables of RESULTS.md from seeds.csv, gates.csv and ../findings.csv: ``compare.py``.
 
-``comparisons.csv`` has the comparisons of PLAN.md: groups A1 to A4. If a baseline has several columns, with
+``comparisons.csv`` has the comparisons of PLAN.md: groups A1 to A6. If a baseline has several columns, with
 semicolons between them, the largest figure of each seed counts. A row of the findings counts once each of its
 comparisons has three seeds.
 """

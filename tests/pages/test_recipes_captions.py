@@ -232,7 +232,7 @@ def test_findings_have_the_seeds_of_the_captions():
             assert row[column] == "; ".join(each[place] for each in found), (name, column)
     lines = [tuple(line.values())[2:] for line in module.read(CAPTIONS / "comparisons.csv")]
     assert len(set(lines)) == len(lines)
-    planned = re.findall(r"^\| (\S+) \| (A[1-4]: .*) \| yes \|$", (CAPTIONS / "PLAN.md").read_text(), re.M)
+    planned = re.findall(r"^\| (\S+) \| (A[1-6]: .*) \| (?:yes|later) \|$", (CAPTIONS / "PLAN.md").read_text(), re.M)
     assert {line["row"] for line in module.read(CAPTIONS / "comparisons.csv")} == {row for row, _ in planned}
 
 
