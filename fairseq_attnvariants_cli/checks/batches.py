@@ -192,4 +192,4 @@ MASKS = {  # what is True at real tokens, in a criterion
 def lost(subject: Subject, criterion: Any, pairs: Pairs) -> Tuple[Tensor, Tensor]:
     """Return a criterion's loss and its sample size for a batch."""
     value, size, _ = criterion(subject.shared, pairs.sample)
-    return torch.as_tensor(value).detach(), torch.as_tensor(size)
+    return torch.as_tensor(value), torch.as_tensor(size)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import List, Optional
 
 from ..options import UserDirOptions, numeric, option, positive
-from ..text.files import UserError, check_no_input, say, write_bytes
+from ..text.files import UserError, note_input, say, write_bytes
 
 
 @dataclass
@@ -55,6 +55,7 @@ def run(options: Options) -> None:
             paths = last(options.folder, options.last, options.by or "epochs")
         elif options.folder and options.best:
             paths = best(options.folder, options.best)
-        check_no_input(os.path.realpath(options.output), options.output, {*map(os.path.realpath, paths)})
+        for path in paths:
+            note_input(path)
         torch.save(average(paths), stream)
     say(f"the mean of {', '.join(paths)}")

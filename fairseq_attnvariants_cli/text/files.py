@@ -7,12 +7,13 @@ import os
 import re
 import shutil
 import sys
-from typing import Any, BinaryIO, Callable, ContextManager, Iterator, List, Optional, Set, TextIO, Tuple, TypeVar
+from typing import Any, BinaryIO, Callable, ContextManager, Dict, Iterator, List, Optional, Set, TextIO, Tuple, TypeVar
 
 STANDARD_OUTPUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 OPEN = re.compile("/dev/stderr|(?:/dev|/proc/self)/fd/([0-9]{1,9})")  # names of files that this process has open
+REPLACED = "{} is an input, too, and would be replaced: name another file for the output"
 T = TypeVar("T")
-_targets: Set[str] = set()  # files that are being written
+_targets: Dict[str, str] = {}  # files that are being written, and what messages call them
 _taken: List[TextIO] = []  # standard input, once it is read
 _inputs: Set[str] = set()  # files that this command has read
 
@@ -62,7 +63,7 @@ def read_lines(path: str) -> Iterator[str]:
         _take_input()
     try:
         with contextlib.nullcontext(sys.stdin.buffer) if path == "-" else open(path, "rb") as stream:
-            _inputs.add(os.path.realpath(path))
+            note_input(path)
             for number, line in enumerate(stream, start=1):
                 try:
                     # a byte order mark is not part of the first word
@@ -78,14 +79,16 @@ def forget_inputs() -> None:
     _inputs.clear()
 
 
-def check_no_input(target: str, path: str, inputs: Set[str] = _inputs) -> None:
-    """Refuse to replace one of the ``inputs`` (default: the files that :func:`read_lines` has read) by an output.
+def note_input(path: str) -> None:
+    """Remember a file that this command reads, which no output may replace.
 
     Raises:
-        UserError: ``target``, which the message calls ``path``, is one of them.
+        UserError: it is being written.
     """
-    if target in inputs:
-        raise UserError(f"{path} is an input, too, and would be replaced: name another file for the output")
+    place = os.path.realpath(path)
+    if place in _targets:
+        raise UserError(REPLACED.format(_targets[place]))
+    _inputs.add(place)
 
 
 def _take_input() -> None:
@@ -182,15 +185,17 @@ def only_output(target: str, path: str) -> Iterator[None]:
     """Reserve ``target`` for one output while the block runs; the message names ``path``.
 
     Raises:
-        UserError: another output is written there.
+        UserError: another output is written there, or the command has read it.
     """
     if target in _targets:
         raise UserError(f"{path} is given for two outputs: name another file for one of them")
-    _targets.add(target)
+    if target in _inputs:
+        raise UserError(REPLACED.format(path))
+    _targets[target] = path
     try:
         yield
     finally:
-        _targets.discard(target)
+        del _targets[target]
 
 
 def _replaced(target: str, path: str, content: io.BytesIO) -> Iterator[BinaryIO]:
@@ -198,7 +203,6 @@ def _replaced(target: str, path: str, content: io.BytesIO) -> Iterator[BinaryIO]
 
     Until then its name is random, because a link with a predictable name could redirect the output.
     """
-    check_no_input(target, path)
     folder, name = os.path.split(target)
     scratch = os.path.join(folder, f"{name[:40]}.{os.urandom(4).hex()}.tmp")  # the length of names is limited
     exists = os.path.isfile(target) and not os.path.islink(target)
@@ -211,7 +215,6 @@ def _replaced(target: str, path: str, content: io.BytesIO) -> Iterator[BinaryIO]
             if exists:
                 shutil.copymode(target, scratch)
         yield content
-        check_no_input(target, path)  # files that were read in the block
         with writing(path):
             with stream:  # on a full disk, only closing may fail
                 stream.write(content.getbuffer())

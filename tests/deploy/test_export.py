@@ -378,7 +378,7 @@ def test_other_tasks_and_stock_models(runs):
 
 
 def test_files_that_begin_like_a_split_are_none(runs, tmp_path):
-    """The command takes the validation set, and passes over a note and the test set of another pair."""
+    """The command uses the validation set. It ignores a note, and the test set of another pair."""
     system = load(str(runs.rnnsearch / "checkpoint_best.pt"), str(runs.data), cpu=True)
     data = tmp_path / "data"
     shutil.copytree(runs.data, data, ignore=shutil.ignore_patterns("test.*"))

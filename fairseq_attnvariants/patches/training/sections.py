@@ -22,12 +22,12 @@ from omegaconf.errors import ValidationError
 from ...architectures.options import AttentionRNNConfig
 from ...architectures.variants import default_criterion
 from ...registry import ConfigurationError, nearest
+from ..loading.configuration import registries
 from ..messages.names import check_names
 from ..replaced import replaces
 from .validation import check_numbers
 
 USUAL = "label_smoothed_cross_entropy"
-TRAIN_SECTIONS = ("task", "model", "criterion", "optimizer", "lr_scheduler")
 TRAIN = Path(__file__).parents[2] / "config" / "train.yaml"
 
 
@@ -58,7 +58,7 @@ def add_defaults(complete, cfg) -> None:
 
 def place_of(error: ValidationError, cfg: DictConfig) -> str:
     """The key of a value that has a wrong type; omegaconf leaves out the section."""
-    for section in TRAIN_SECTIONS:
+    for section in registries():
         name = getattr(cfg.get(section), "_name", None)
         if name is not None and dataclass_of(section, name) is error.object_type:
             return f"{section}.{error.full_key}"
