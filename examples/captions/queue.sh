@@ -2,7 +2,8 @@
 # Train all runs of the captions' table, group by group (systems.sh). In a group, each seed of all systems comes before the next seed.
 # Run it again to continue. If you start it twice with one OUT, or with JOBS=12, several runs go on at a time, and no run is done twice.
 #   queue.sh TEXT OUT
-# Set in the environment: SYSTEMS="rnnsearch recatt" (default: all), SEEDS="1 2 3 4 5 6 7", JOBS=1 (runs at a time).
+# Set in the environment: SYSTEMS="rnnsearch recatt" (default: all), SEEDS="1 2 3 4 5 6 7", JOBS=1 (runs at a time),
+# RUN=words.sh (default: run.sh).
 # A failed run leaves its output in OUT/SYSTEM-SEED.log, and the others go on. Run the queue again to repeat it.
 set -euo pipefail
 if [ $# -ne 2 ]; then echo "usage: queue.sh TEXT OUT" >&2; exit 2; fi
@@ -24,7 +25,7 @@ lane() {
     exec {held}> "$out/$system-$seed.lock"
     if flock --nonblock "$held" && [ ! -e "$out/$run/measured" ] && [ ! "$out/$system-$seed.failed" -nt "$out/begun" ]; then
       echo "$(date '+%F %T') $system $seed"
-      "$here/run.sh" "$text" "$out" "$system" "$seed" > "$out/$system-$seed.log" 2>&1 || {
+      "$here/${RUN:-run.sh}" "$text" "$out" "$system" "$seed" > "$out/$system-$seed.log" 2>&1 || {
         echo "$system $seed failed: see $out/$system-$seed.log" >&2
         touch "$out/$system-$seed.failed"
         failed=1

@@ -9,19 +9,11 @@ set -euo pipefail
 if [ $# -ne 4 ]; then echo "usage: run.sh TEXT OUT SYSTEM SEED" >&2; exit 2; fi
 text=$1 out=$2 system=$3 seed=$4 here=$(dirname "$0") updates=${UPDATES:-3632}
 source "$here/systems.sh"
-if [ -z "${systems[$system]-}" ]; then
-  echo "run.sh: '$system' is none of ${groups[*]}" >&2; exit 2
-fi
-if [[ ! $seed =~ ^[1-9][0-9]*$ ]]; then echo "run.sh: SEED '$seed' is no number from 1 on" >&2; exit 2; fi
+known "$system" "$seed"
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 train() {  # train UPDATES SYSTEM [fairseq-train options]
   TUNE=no UPDATES=$1 SEED=$seed NAME=$2/$seed "$here/../baselines/multi30k.sh" "$text" "$out" de "${systems[$2]}" \
     --compute-dtype bfloat16 "${@:3}"
 }
-case $system in
-  *_more)
-    train "$updates" rnnsearch_star
-    train $((updates / 2)) "$system" --lr 1e-3 --warm-start "$out/rnnsearch_star/$seed/average.pt" ;;
-  *) train "$updates" "$system" ;;
-esac
+trainings
 "$here/measure.sh" "$out/de-10000" "$out/$system/$seed"

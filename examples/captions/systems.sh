@@ -19,3 +19,15 @@ groups=( # all seeds of a group come before the next group; PLAN.md has the find
   "hybridatt1 conddec_recatt conddec_rnnatt"
   "coverage context_gate"
 )
+known() {  # known SYSTEM SEED: refuse a system that the table lacks, and a seed that is no number
+  if [ -z "${systems[$1]-}" ]; then echo "${0##*/}: '$1' is none of ${groups[*]}" >&2; exit 2; fi
+  if [[ ! $2 =~ ^[1-9][0-9]*$ ]]; then echo "${0##*/}: SEED '$2' is no number from 1 on" >&2; exit 2; fi
+}
+trainings() {  # call the script's `train UPDATES SYSTEM [fairseq-train options]` for $system and, before it, for its start
+  case $system in
+    *_more)
+      train "$updates" rnnsearch_star
+      train $((updates / 2)) "$system" --lr 1e-3 --warm-start "$out/rnnsearch_star/$seed/average.pt" ;;
+    *) train "$updates" "$system" ;;
+  esac
+}

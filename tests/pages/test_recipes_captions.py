@@ -83,6 +83,18 @@ def test_queue(recipe):
     assert [*csv.DictReader((work / "seeds.csv").open())] == rows
 
 
+def test_queue_of_words(recipe):
+    """The queue trains on words, too: embeddings are not tied, and the translation is scored with UNKs and without."""
+    done, work = recipe("RUN=words.sh SYSTEMS=direct_more SEEDS=1 ./queue.sh TEXT words"), recipe.folder / "words"
+    assert done.returncode == 0, (work / "direct_more-1.log").read_text()[-3000:]
+    run = work / "direct_more/1"
+    assert (work / "rnnsearch_star/1/average.pt").exists() and "UPDATES=24" in (run / "settings").read_text()
+    assert "'share_all_embeddings': False" in (run / "train.log").read_text()
+    scores = json.loads((run / "measured/score.json").read_text())["scores"]
+    assert {row["system"].rpartition("/")[2] for row in scores} == {"test.txt", "test.replaced.txt"}
+    assert recipe("RUN=words.sh SYSTEMS=direct_more SEEDS=1 ./queue.sh TEXT words").stdout == ""
+
+
 def test_a_test_set_that_comes_later_needs_no_training(recipe):
     """A later test set has a separate folder; a finished one is not translated again."""
     text = recipe.folder / "LATER"
