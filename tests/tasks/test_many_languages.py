@@ -4,13 +4,16 @@ import os
 import random
 import re
 import subprocess
+from argparse import Namespace
 
 import corpus
 import pytest
 from corpus import ROOT
 from fairseq import options
+from omegaconf import OmegaConf
 
 from fairseq_attnvariants.models import AttentionRNNModel
+from fairseq_attnvariants.patches.messages.overrides import warn_of_unknown
 from fairseq_attnvariants.registry import ConfigurationError
 
 pytestmark = pytest.mark.docs
@@ -23,6 +26,15 @@ def test_a_task_of_other_architectures_is_refused(task):
     with pytest.raises(ConfigurationError, match=f"--task {task} .* use --task translation_multi_simple_epoch"):
         arguments = ["data", "--task", task, "--lang-pairs", "xx-yy", "--arch", "dl4mt", "--batch-size", "8"]
         options.parse_args_and_arch(options.get_training_parser(), arguments)
+
+
+def test_an_option_of_this_task_can_be_overridden(caplog):
+    """The task's options are a Namespace, and subcommands override the data folder in it."""
+    configuration = {"task": Namespace(data="bin"), "dataset": OmegaConf.create({"batch_size": 8})}
+    warn_of_unknown(configuration, {"data": "elsewhere"})
+    assert not caplog.text
+    warn_of_unknown(configuration, {"dataa": "elsewhere"})
+    assert "no option 'dataa' to override (did you mean data?)" in caplog.text
 
 
 @pytest.mark.more

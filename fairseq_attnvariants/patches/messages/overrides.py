@@ -6,6 +6,7 @@ given would no longer have the values of the training.
 """
 
 import logging
+from argparse import Namespace
 
 from fairseq import checkpoint_utils
 from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
@@ -36,7 +37,9 @@ def overwrite_args_by_name(overwrite, cfg, overrides) -> None:
 
 def warn_of_unknown(cfg, overrides) -> None:
     """Warn of overrides that have no effect and seem to be misspelt."""
-    known = {str(option) for section in cfg.values() if isinstance(section, DictConfig) for option in section}
+    # the options of a task without a dataclass are a Namespace
+    sections = [vars(section) if isinstance(section, Namespace) else section for section in cfg.values()]
+    known = {str(option) for section in sections if isinstance(section, (dict, DictConfig)) for option in section}
     known |= {str(section) for section in cfg}
     for name in overrides:
         if name not in known and (meant := nearest(name, known)):
