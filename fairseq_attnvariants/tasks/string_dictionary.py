@@ -73,9 +73,9 @@ class StringDictionary(CharacterDictionary):
         return self.unk() if number < first_feature(self) else number
 
     def letter(self, symbol: str) -> int:
-        """The number of a symbol; UNK's if it is unknown or a feature."""
+        """The number of a symbol; UNK's if it is unknown, a feature, or one of fairseq's own, such as ``<pad>``."""
         number = self.index(symbol)
-        return number if number < first_feature(self) else self.unk()
+        return number if self.space() <= number < first_feature(self) else self.unk()
 
     def encode_line(self, line: str, *unused: Any, append_eos: bool = True, **ignored: Any) -> torch.IntTensor:
         """Return the numbers of a line's features and symbols; the dictionary does not change.

@@ -7,7 +7,15 @@ from statistics import mean
 from typing import Dict, Mapping, Optional, Sequence, Tuple
 
 from fairseq_attnvariants.registry import ConfigurationError
-from fairseq_attnvariants.tasks.tsv import DECOMPOSED, Columns, Table, read_separator, symbols
+from fairseq_attnvariants.tasks.tsv import (
+    DECOMPOSED,
+    Columns,
+    Table,
+    check_features,
+    check_symbols,
+    read_separator,
+    symbols,
+)
 
 from ..options import ColumnOptions
 from ..text.files import UserError, refuse
@@ -101,17 +109,23 @@ def tests_by_name(paths: Sequence[str]) -> Dict[str, str]:
     return tests
 
 
-def check_strings(tables: Sequence[Table], separators: Sequence[str]) -> None:
-    """Refuse tables with strings that have no symbol.
+def check_strings(train: Table, dev: Table, separators: Sequence[str], columns: Columns) -> None:
+    """Refuse strings without symbols, and training strings and features that the dictionaries cannot hold.
 
     Raises:
-        ConfigurationError: there is such a string; the message names the line.
+        ConfigurationError: there is such a string or feature; the message names the line.
     """
+    found = {}
     for side, separator in zip(("source", "target"), separators):
-        for table in tables:
-            for number, row in enumerate(table.rows):
-                if not symbols(getattr(row, side), separator):
-                    raise ConfigurationError(f"{table.place(number)}: the {side} has no symbol")
+        for table in (train, dev):
+            texts = [symbols(getattr(row, side), separator) for row in table.rows]
+            if [] in texts:
+                raise ConfigurationError(f"{table.place(texts.index([]))}: the {side} has no symbol")
+            if table is train:
+                check_symbols(train, side, texts)
+                found[side] = {symbol for text in texts for symbol in text}
+    if columns.features:
+        check_features(train, found["source"])
 
 
 def length_limits(others: Sequence[str]) -> Dict[str, int]:

@@ -106,7 +106,7 @@ def prepare(options: "Options") -> Job:
         find_separator(train, "source", options.source_separator),
         find_separator(train, "target", options.target_separator),
     )
-    check_strings((train, dev), separators)
+    check_strings(train, dev, separators, columns)
     limits = length_limits(options.others)
     skipped = "--skip-invalid-size-inputs-valid-test" in options.others  # as in training
     for table in (*([] if skipped else [dev]), *predicted):
@@ -303,6 +303,7 @@ def start(command: Sequence[str], log: Path, see: Callable[[str], None], mode: s
         finally:
             process.wait()
     if process.returncode:
+        line = re.sub(r"^[\w.-]+: error: ", "", line)
         raise UserError(f"{command[0].replace('_cli.', '-')} failed: {line}; its output is in {log}")
 
 

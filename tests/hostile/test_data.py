@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+import sys
 
 import corpus
 import numpy as np
@@ -46,6 +47,13 @@ def refused(tmp_path):
         assert "Traceback" not in done.stderr and not list(tmp_path.glob("run/*"))
 
     return run
+
+
+def test_a_refusal_by_a_module_of_fairseq_is_a_sentence(monkeypatch, capsys):
+    """``python -m fairseq_cli.train`` and ``strings``, which starts it, print no traceback either."""
+    monkeypatch.setattr(sys, "argv", ["/site-packages/fairseq_cli/train.py"])
+    sys.excepthook(ConfigurationError, ConfigurationError("--arch x: no"), None)
+    assert capsys.readouterr().err == "fairseq-train: error: --arch x: no\n"
 
 
 def touch(folder, *names):

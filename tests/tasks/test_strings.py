@@ -238,6 +238,13 @@ class TestDictionary:
             task.load_dataset("test")
         assert "test.tsv: 1 of 2 sources have features unseen in training" in caplog.text
 
+    @pytest.mark.parametrize("special", ["<s>", "<pad>", "</s>", "<unk>"])
+    def test_symbols_of_fairseqs_own_are_unseen_ones(self, special):
+        """Padding within a source would be masked, and EOS would cut a reference. An exported folder reads UNK, too."""
+        words = StringDictionary.of([["a", "b"]], " ")
+        assert words.encode(["a", special]) == [words.index("a"), words.unk()]
+        assert words.encode_line(f"a {special}").tolist() == [words.index("a"), words.unk(), words.eos()]
+
 
 class TestScores:
     @pytest.mark.parametrize(
@@ -602,16 +609,23 @@ class TestStrings:
         strings(data, *more, "--max-source-positions", "6", "--max-target-positions", "11")
 
     def test_a_table_may_be_corrected_before_anything_is_trained(self, tmp_path):
-        """fairseq-train asks for the correction. A table that models were trained on is never replaced."""
-        data, out = write_tables(tmp_path / "words"), tmp_path / "out"
+        """A refused table writes nothing. A table that models were trained on is never replaced."""
+        data, out = write_tables(tmp_path / "words", features=True), tmp_path / "out"
         kept = (data / "train.tsv").read_text()
-        (data / "train.tsv").write_text(kept + "<s>\tx y\n")
-        more = ["--output", out, "--updates", "2", *QUICK, "--source-separator", "space"]
-        done = strings(data, *more, check=False)
-        assert done.returncode == 2 and "the source has <s>, a symbol of fairseq's own" in done.stderr
+        more = ["--output", out, "--updates", "2", *QUICK, "--source-separator", "space", *SPACED]
+        more += ["--source-column", "1", *FEATURES]
+        for line, said in (
+            ("<s>\tV\tx y", "the source has <s>, a symbol of fairseq's own"),
+            ("a\tV\t</s> y", "the target has </s>, a symbol of fairseq's own"),
+            ("a\t<pad>\tx y", "the features have <pad>, a symbol of fairseq's own"),
+            ("[V]\tV\tx y", "the feature V is [V] in the dictionary, and so is a symbol of the sources"),
+        ):
+            (data / "train.tsv").write_text(f"{kept}{line}\n")
+            done = strings(data, *more, check=False)
+            assert done.returncode == 2 and said in done.stderr and not out.exists()
         (data / "train.tsv").write_text(kept)
         strings(data, *more)
-        (data / "train.tsv").write_text(kept + "a\tx y\n")
+        (data / "train.tsv").write_text(kept + "a\tV\tx y\n")
         assert f"{out} was trained on another {data}/train.tsv" in strings(data, *more, check=False).stderr
         for path in (out / "data").glob("dict.*.txt"):
             path.unlink()
@@ -645,7 +659,7 @@ class TestStrings:
     def test_fairseq_train_says_why(self, tmp_path):
         data = write_tables(tmp_path / "words")
         done = strings(data, "--output", tmp_path / "out", "--arch", "ava", "--encoder-hidden-size", "0", check=False)
-        assert done.returncode == 2 and "fairseq-train failed: " in done.stderr
+        assert done.returncode == 2 and "fairseq-train failed: --encoder-hidden-size" in done.stderr
         assert "--encoder-hidden-size must be at least 1" in done.stderr.splitlines()[-1]
         (data / "train.tsv").write_text("ab\taa bb\n")
         done = strings(data, "--output", tmp_path / "out", check=False)

@@ -48,7 +48,9 @@ def parse_args_and_arch(parse, parser, *args, **named):
 @replaces(sys, "excepthook")
 def excepthook(show, kind, error, traceback) -> None:
     """Print a refusal as one sentence; hydra's commands do so themselves, unless the user asks for the traceback."""
-    command = os.path.basename(sys.argv[0])
+    folder, command = os.path.split(sys.argv[0])
+    if os.path.basename(folder) == "fairseq_cli":  # python -m fairseq_cli.train, as strings starts it
+        command = f"fairseq-{command.removesuffix('.py')}"
     if isinstance(error, ConfigurationError) and command.startswith("fairseq-") and "hydra" not in command:
         print(f"{command}: error: {error}", file=sys.stderr)
     else:
