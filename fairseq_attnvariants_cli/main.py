@@ -155,7 +155,7 @@ class Help(argparse.HelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that raises :class:`UserError` for wrong options, and for help that cannot be written."""
+    """A parser that raises :class:`UserError` for wrong options, and for help or a version that cannot be written."""
 
     def __init__(self, **options: Any):
         super().__init__(formatter_class=Help, **options)
@@ -164,10 +164,9 @@ class Parser(argparse.ArgumentParser):
         """Raise a :class:`UserError` with the message of argparse."""
         raise UserError(f"{message} (see {self.prog} --help)")
 
-    def print_help(self, file: Any = None) -> None:
-        """Print the help on standard output."""
-        with standard_output() as output:
-            output.write(self.format_help())
+    def _print_message(self, message: str, file: Any = None) -> None:
+        with standard_output() as output:  # all messages are help or the version
+            output.write(message)
 
 
 def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:

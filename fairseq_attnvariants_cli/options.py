@@ -70,7 +70,7 @@ def option(metavar: Any = "FILE", **more: Any) -> Any:
 
 
 def numeric(default: Any = None, metavar: str = "N", type: Callable[[str], Any] = natural, **more: Any) -> Any:
-    """Return a field for an option that is a number; its help ends with its default."""
+    """Return a field for an option that is a number."""
     return option(metavar, default=default, type=type, **more)
 
 
@@ -87,7 +87,7 @@ def flag(name: str) -> str:
 def add_options(parser: argparse.ArgumentParser, kind: type, run: Callable[[Any], Any]) -> None:
     """Add the fields of the dataclass ``kind`` to a parser, with help from its docstring.
 
-    The subcommand calls ``run`` with an instance of ``kind``.
+    Help that does not mention the default ends with it. The subcommand calls ``run`` with an instance of ``kind``.
     """
     summary = inspect.cleandoc(kind.__doc__ or "").partition("\nArgs:\n")[0]
     text, _, example = " ".join(summary.split()).partition(" example: ")
@@ -241,7 +241,7 @@ class TextOptions(BatchOptions, DataOptions):
 
     Args:
         source: source text, split into tokens as for fairseq-preprocess
-        gen_subset: a split in DATA, instead of --source (default: %(default)s)
+        gen_subset: a split in DATA, instead of --source
         reference: target text for --source, split into tokens likewise
     """
 
@@ -285,7 +285,7 @@ class SearchOptions(BeamOptions):
 
 @dataclass
 class TargetOptions(SearchOptions, TextOptions):
-    """The choice between a given target and the model's translation; :func:`~.systems.model.generate` reads it.
+    """The choice between a given target and the model's translation, for :func:`~.systems.model.decoded`.
 
     Args:
         forced: forced decoding: read the given target (default with --reference)

@@ -1,6 +1,8 @@
 """Write a folder with a fairseq checkpoint and dictionaries, from a model that another toolkit trained."""
 
+import io
 import os
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -52,7 +54,9 @@ def write_folder(folder: str, network: Network, source: Side, target: Side) -> A
         raise UserError(f"{network.arrays.path} has arrays that do not fit together: {error}") from error
     network.fill(model, *(side.vocabulary.rows(side.rows) for side in (source, target)))
     state = checkpoint(OmegaConf.to_container(cfg, resolve=True, enum_to_str=True), model.state_dict())
-    torch.save({**state, "criterion": None, "task_state": {}}, os.path.join(folder, MODEL))
+    content = io.BytesIO()  # torch.save raises a RuntimeError on a full disk
+    torch.save({**state, "criterion": None, "task_state": {}}, content)
+    Path(folder, MODEL).write_bytes(content.getbuffer())
     return model
 
 

@@ -19,7 +19,7 @@ class Options(DarkOption, SubwordOptions, TargetOptions, SeveralModels):
     bpe.test.en --line 17 --remove-bpe --output attention.pdf
 
     Args:
-        line: line of the text, from 1 (default: %(default)s)
+        line: line of the text, from 1
         output: the picture: .png, .svg or .pdf
         width: start a new row of heat maps beyond this width
         scale_rows: scale each target word's weights to the largest

@@ -38,7 +38,7 @@ class Options(TableOptions, DarkOption, SubwordOptions, TargetOptions, SeveralMo
     Args:
         path: the model; give it several times for several models
         line: line of the text, from 1 (default: all)
-        method: attribution method (default: %(default)s)
+        method: attribution method
         steps: gradients between 0 and the embeddings (default: 32)
         values: write attributions and attention, one JSON object per sentence
         html: write a page with the source words shaded

@@ -21,7 +21,6 @@ class Options(TableOptions, AlignedOptions):
     out.pos.de --table table3.csv
 
     Args:
-        source_tags: a tag for each source word
         target_tags: a tag for each target word
         limit: show N tags per side, the most frequent first (default: all)
     """

@@ -7,7 +7,7 @@ from typing import Any, List, Optional
 
 import numpy as np
 
-from ..options import option, positive
+from ..options import numeric, option, positive
 from ..shown.heatmaps import Panel, draw, panels
 from ..shown.pictures import DarkOption, check_drawn, picture
 from ..shown.terminal import heat_map
@@ -26,12 +26,12 @@ class Options(DarkOption):
 
     Args:
         translations: output of translate.py --attention (-: standard input)
-        line: line of the text, from 1 (default: %(default)s)
+        line: line of the text, from 1
         plot: draw a picture instead: .png, .svg or .pdf
     """
 
     translations: str = option("TRANSLATIONS", positional=True)
-    line: int = option("N", type=positive, default=1)
+    line: int = numeric(1, type=positive)
     plot: Optional[str] = option()
 
 

@@ -78,15 +78,13 @@ def on_torch() -> Iterator[Tuple[str, str]]:
 
 def processor() -> str:
     """Return the processor's name, cores and vector instructions, as far as the system reports them."""
-    name, flags = platform.processor() or platform.machine(), set()
     try:
         lines = [line.partition(":") for line in Path("/proc/cpuinfo").read_text().splitlines()]
     except OSError:  # only Linux has this file
         lines = []
-    for key, _, value in lines:
-        name = value.strip() if key.strip() == "model name" else name
-        flags |= set(value.split()) if key.strip() == "flags" else set()
-    return ", ".join([name, f"{os.cpu_count()} cores", " ".join(filter(flags.__contains__, INSTRUCTIONS))])
+    told = {key.strip(): value.strip() for key, _, value in lines}
+    name, flags = told.get("model name") or platform.processor() or platform.machine(), told.get("flags", "").split()
+    return ", ".join([name, f"{os.cpu_count()} cores", " ".join(one for one in INSTRUCTIONS if one in flags)])
 
 
 def run(options: Options) -> None:

@@ -3,9 +3,9 @@
 import hashlib
 import http.client
 import json
-import os
 import urllib.request
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Dict, Optional
 
 from ..installed import installed, runtime
@@ -66,19 +66,16 @@ def fetch(place: str, name: str, sha256: str, largest: int) -> bytes:
 def run(options: Options) -> None:
     """Fetch all files, and check each."""
     output, place = options.output or options.model, f"{options.from_.rstrip('/')}/{options.model}"
-    size = 0
     with new_folder(output) as folder:
 
         def keep(name: str, sha256: str, largest: int) -> bytes:
             data = fetch(place, name, sha256, largest)
-            with open(os.path.join(folder, name), "wb") as file:
-                file.write(data)
+            Path(folder, name).write_bytes(data)
             return data
 
-        for name, sha256 in known(options.model).items():
-            data = keep(name, sha256, LARGEST)
-            size += len(data)
-            if name == "manifest.json":
-                for other, about in json.loads(data)["files"].items():
-                    size += len(keep(other, about["sha256"], about["bytes"]))
+        manifest, program = known(options.model).items()
+        for name, about in json.loads(keep(*manifest, LARGEST))["files"].items():
+            keep(name, about["sha256"], about["bytes"])
+        keep(*program, LARGEST)
+        size = sum(path.stat().st_size for path in Path(folder).iterdir())
     say(f"{output}: {size / 2**20:.1f} MB; python {output}/translate.py < text translates with it")

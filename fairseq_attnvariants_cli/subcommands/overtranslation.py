@@ -22,9 +22,6 @@ class Options(TableOptions, AlignedOptions):
 
     example: fairseq-attnvariants overtranslation out.en out.de --alignments out.align --source-tags out.pos.en --table
     table5.csv
-
-    Args:
-        source_tags: a tag for each source word
     """
 
 

@@ -42,7 +42,7 @@ class Options:
             copied word, the one with the highest weight among the words that this dictionary lacks; needs
             --print-alignment soft
         output: file for the text (default: standard output)
-        unk: how UNK is printed (default: %(default)s)
+        unk: how UNK is printed
         nbest: write all hypotheses, as lines of id, score and text with tabs between
         detailed: list every UNK on standard error: id, rank, position, source position, source word, word, rule
     """

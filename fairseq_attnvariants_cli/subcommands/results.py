@@ -45,7 +45,7 @@ class Options(TableOptions, SubwordOptions, SearchOptions, BatchOptions, DeviceO
     Args:
         folders: folder of a sweep or of a run; or a pattern such as 'sweep/re*'
         name: name of the systems in each FOLDER (default: their architectures)
-        checkpoint: checkpoint in each run's folder (default: %(default)s)
+        checkpoint: checkpoint in each run's folder
         data: folder made by fairseq-preprocess (default: that of each training)
         gen_subset: splits (default: test); without a value: no scores
         dial: property in which the splits differ, from the easiest to the hardest value: --plot draws curves over it,

@@ -21,7 +21,7 @@ class Options(TableOptions, ColumnOptions, DeviceOptions):
         dev: table whose accuracy chooses the checkpoint
         test: tables to predict; scored if they have targets
         output: folder for models and predictions, FOLDER/TEST.tsv
-        arch: architecture (default: %(default)s)
+        arch: architecture
         seeds: seeds: one model each, and their ensemble
         updates: training updates of 16 words (default: 20 epochs, and at least 2000)
         source_separator: separator of the symbols of a source: a character, or space; none if each grapheme

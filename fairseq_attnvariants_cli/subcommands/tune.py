@@ -31,7 +31,6 @@ class Options(TableOptions, SubwordOptions, BeamOptions, TextOptions, OneModel):
     example: fairseq-attnvariants tune data-bin --path dl4mt/checkpoint_best.pt --gen-subset valid --remove-bpe
 
     Args:
-        gen_subset: a split in DATA, instead of --source (default: %(default)s)
         lenpen: length penalties (default: 0.6 0.8 1 1.2 1.4)
         coverage_penalty: coverage penalties (default: 0 0.1 0.2 0.4)
         tokenize: sacrebleu's tokeniser (default: %(default)s, for tokenised text)

@@ -32,7 +32,7 @@ from fairseq_attnvariants.registry import ConfigurationError
 
 from ..options import SEARCH, BatchOptions, TextOptions
 from ..text.alignments import parse_lines
-from ..text.files import UserError, read_parallel, reason, say
+from ..text.files import UserError, note_input, read_parallel, reason, say
 
 
 class System(NamedTuple):
@@ -118,7 +118,8 @@ def load(path: Union[str, Sequence[str]], data: str, cpu: bool = False) -> Syste
     fairseq's loading is used, which loads only tensors and plain data.
 
     Raises:
-        UserError: a file is missing, is not a checkpoint, is of another kind of model, or does not match the data.
+        UserError: a file is missing, is not a checkpoint, is of another kind of model, does not match the data, or is
+            also an output.
     """
     # these files may have moved since the training, and nothing here needs them
     unneeded = dict.fromkeys(["encoder_embed_path", "decoder_embed_path", "warm_start"])
@@ -128,6 +129,7 @@ def load(path: Union[str, Sequence[str]], data: str, cpu: bool = False) -> Syste
     device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
     paths = utils.split_paths(path) if isinstance(path, str) else path
     for name in paths:
+        note_input(name)
         try:
             state = checkpoint_utils.load_checkpoint_to_cpu(name, overrides)
             _check(name, state)

@@ -30,7 +30,7 @@ from fairseq_attnvariants.tasks.tsv import (
     symbols,
 )
 
-from ..text.files import UserError, say, write_whole
+from ..text.files import UserError, note_input, say, write_whole
 from ..text.generated import Sentence, read_generated
 from .string_tables import (
     check_columns,
@@ -120,7 +120,8 @@ def prepare(options: "Options") -> Job:
     check_tables(folder, texts, written)
     updates = options.updates or max(LEAST_UPDATES, PASSES * len(train.rows) // BATCH)
     chosen = ["--arch", options.arch, "--updates", str(updates), *options.others]
-    given = shlex.join(column_options(columns) + chosen)
+    # bytes of file names that are not UTF-8 become escapes
+    given = shlex.join(column_options(columns) + chosen).encode(errors="backslashreplace").decode()
     for seed in options.seeds:
         check_options(folder / f"seed{seed}", given)
     check_dictionaries(data, separators)
@@ -128,6 +129,8 @@ def prepare(options: "Options") -> Job:
     for name, text in written.items():
         with write_whole(str(data / f"{name}.tsv")) as stream:
             stream.write(text)
+    for path in cells:  # only now, because the copies may be given
+        note_input(path)
     say(described(columns, separators))
     for told in never_separated(train, separators):
         say(told)

@@ -63,7 +63,7 @@ def read_lines(path: str) -> Iterator[str]:
         _take_input()
     try:
         with contextlib.nullcontext(sys.stdin.buffer) if path == "-" else open(path, "rb") as stream:
-            note_input(path)
+            note_input("/dev/stdin" if path == "-" else path)
             for number, line in enumerate(stream, start=1):
                 try:
                     # a byte order mark is not part of the first word
@@ -251,7 +251,7 @@ def standard_output() -> Iterator[TextIO]:
         UserError: standard output cannot be written, for example on a full disk.
         BrokenPipeError: the reader has closed it.
     """
-    output = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    output = sys.stdout or open(os.devnull, "w", errors="backslashreplace")  # noqa: SIM115
     with writing("standard output"):
         try:
             try:

@@ -152,6 +152,18 @@ def test_links_are_those_of_fairseq(runs, tmp_path):
     ]
 
 
+@pytest.mark.parametrize("output", ["--output", "--soft"])
+def test_no_output_replaces_a_checkpoint(runs, tmp_path, capfd, output):
+    """One of an ensemble, under another name."""
+    path = shutil.copy(runs.rnnsearch / "checkpoint1.pt", tmp_path / "model.pt")
+    (tmp_path / "link").symlink_to("model.pt")
+    before = path.read_bytes()
+    models = f"{runs.rnnsearch / 'checkpoint2.pt'}:{path}"
+    assert main(["align", str(runs.data), "--path", models, "--cpu", output, str(tmp_path / "link")]) == 2
+    assert f"{tmp_path / 'link'} is an input, too, and would be replaced" in capfd.readouterr().err
+    assert path.read_bytes() == before and len(os.listdir(tmp_path)) == 2
+
+
 @pytest.mark.parametrize("name", ["rnnsearch", "lstm"])
 def test_links_do_not_depend_on_the_batch(runs, tmp_path, name):
     path = getattr(runs, name) / "checkpoint_last.pt"

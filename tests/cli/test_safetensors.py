@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+import resource
 import sys
 
 import corpus
@@ -250,6 +251,19 @@ def test_refuses_to_write_without_dictionaries(checkpoint, tmp_path, capfd):
 def test_options_of_a_folder_that_translates_are_refused(checkpoint, tmp_path, capfd, options):
     said = refused(capfd, [*export(checkpoint, "model.pt", tmp_path / "made"), *options])
     assert said.startswith(f"fairseq-attnvariants export: {options[0]} is of a folder that translates by itself, and")
+
+
+@pytest.mark.parametrize("kind", ["checkpoint", "safetensors"])
+def test_weights_that_do_not_fit_on_the_disk(checkpoint, tmp_path, capfd, kind):
+    """The limit on the size of files has the effect of a full disk: libraries of weights raise errors of their own."""
+    made, (soft, hard) = tmp_path / "made", resource.getrlimit(resource.RLIMIT_FSIZE)
+    imported = command(tmp_path / "model.npz", dictionaries(tmp_path), made)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        said = refused(capfd, imported if kind == "checkpoint" else export(checkpoint, "model.pt", made))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert said.endswith(f": {made} cannot be written: File too large") and not [*tmp_path.glob("made*")]
 
 
 def test_safetensors_that_is_not_installed(folder, monkeypatch):

@@ -44,6 +44,7 @@ TO_FILES = [
 TO_STANDARD_OUTPUT = [
     "--help",
     "score --help",
+    "--version",
     "user-dir",
     "config-dir",
     "lexicon source target --alignments align --output -",
@@ -116,6 +117,16 @@ def test_no_output_is_written_through_a_link_of_a_name_that_can_be_foreseen(fold
     before = set(os.listdir(folder))
     assert main(["links", "generated", "--output", "out"]) == 0
     assert (folder / "mine").read_text() == "mine" and set(os.listdir(folder)) == before | {"out"}
+
+
+def test_no_output_replaces_standard_input(folder):
+    with open("generated") as stream:
+        message = "generated is an input, too, and would be replaced: name another file for the output\n"
+        refused(start("links", "-", "--output", "generated", stdin=stream), message)
+    with open("generated") as stream:  # a file of this name is not read
+        process = start("links", "-", "--output", "./-", stdin=stream)
+        assert (process.communicate(timeout=60)[1], process.returncode) == (b"", 0)
+    assert (folder / "generated").read_text() == GENERATED and (folder / "-").read_text() == "0-0 1-1\n"
 
 
 def test_a_new_output_may_be_read_as_any_new_file(folder):
@@ -271,6 +282,15 @@ def test_a_file_name_that_is_no_text(folder):
         process = start(*line)
         assert (process.communicate(timeout=60)[1], process.returncode) == (b"", 0)
     refused(start("score", NO_UTF8 + "x", "--reference", NO_UTF8), "cannot be read: No such file or directory\n")
+
+
+def test_a_file_name_that_is_no_text_with_standard_output_closed(folder):
+    Path(NO_UTF8).write_text("0-0\n")
+    line = f'"{sys.executable}" -m fairseq_attnvariants_cli aer align --hard "$1" >&-'
+    (folder / "align").write_text("0-0\n")
+    command = ["sh", "-c", line, "sh", NO_UTF8]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": PACKAGES}, stderr=subprocess.PIPE, timeout=60)
+    assert (done.stderr, done.returncode) == (b"", 0)
 
 
 def test_a_name_that_is_no_text(folder, capfd):

@@ -30,6 +30,7 @@ from fairseq_attnvariants.tasks.string_dictionary import write
 from fairseq_attnvariants.tasks.string_transduction import StringTransductionConfig
 from fairseq_attnvariants.tasks.tsv import Columns, Row, Table, find_split, read_table, symbols, tags
 from fairseq_attnvariants_cli.checks import DEMANDS, Subject
+from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.subcommands.strings import Options
 from fairseq_attnvariants_cli.systems import string_tables, transduction
 from fairseq_attnvariants_cli.text.files import UserError
@@ -467,6 +468,29 @@ def test_a_training_that_diverges_is_told(tmp_path, monkeypatch, capsys, updates
     assert transduction.train_seed(job, options, 1) == str(tmp_path / "seed1" / "checkpoint_best.pt")
     said = capsys.readouterr().err
     assert (told in said and "valid.tsv" in said and "try a smaller --lr" in said) if told else "fell" not in said
+
+
+def test_an_option_that_is_no_text_is_kept(tmp_path, monkeypatch):
+    """A file's name may be any bytes; a finished training compares its options."""
+    monkeypatch.setattr(transduction, "start", lambda *given: None)
+    monkeypatch.setattr(transduction, "model_options", lambda arch: ())
+    data, others = write_tables(tmp_path / "words"), ["--tensorboard-logdir", os.fsdecode(b"na\xffme")]
+    options = Namespace(arch="dl4mt", cpu=True, others=others, dev="valid.tsv")
+    job = prepared(data, updates=2, others=others)
+    transduction.train_seed(job, options, 1)
+    assert (job.folder / "seed1" / "options.txt").read_text().endswith("'na\\udcffme'\n")
+    assert prepared(data, updates=2, others=others).given == job.given
+
+
+def test_scores_replace_no_table(tmp_path, capfd):
+    """The command says so before it trains, and the copies of tables in its folder may be given to it again."""
+    copies = prepared(write_tables(tmp_path / "words")).data
+    (copies / "test.tsv").rename(copies / "test.csv")
+    tables = [str(copies / name) for name in ("train.tsv", "valid.tsv", "test.csv")]
+    before = (copies / "test.csv").read_text()
+    assert main(["strings", *tables, "--output", str(copies.parent), "--table", tables[2], "--updates", "1"]) == 2
+    assert f"{tables[2]} is an input, too, and would be replaced" in capfd.readouterr().err
+    assert (copies / "test.csv").read_text() == before and not [*copies.parent.glob("seed*")]
 
 
 def test_tables_may_be_streams(tmp_path):

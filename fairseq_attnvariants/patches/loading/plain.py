@@ -49,10 +49,10 @@ def save(folder: str, state: Mapping[str, Any], data: str) -> None:
             kept[name] = tensor.contiguous().clone()  # else a view would be written with its base tensor
         else:
             tied[name] = own
-    _safetensors().save_file(kept, os.path.join(folder, MODEL))
-    for name, text in texts.items():
-        Path(folder, name).write_bytes(text)
-    content = {
+    # save_file raises an error of its own on a full disk
+    for name, content in {MODEL: _safetensors().save(kept), **texts}.items():
+        Path(folder, name).write_bytes(content)
+    config = {
         "format": FORMAT,
         "sha256": {name: _sha256(os.path.join(folder, name)) for name in (MODEL, *texts)},
         "tied": tied,
@@ -60,7 +60,7 @@ def save(folder: str, state: Mapping[str, Any], data: str) -> None:
         "task_state": state.get("task_state", {}),  # such as the columns of --task string_transduction
     }
     with open(os.path.join(folder, CONFIG), "w", encoding="utf-8") as stream:
-        json.dump(content, stream, indent=1, default=vars)  # a Namespace, for components without a dataclass
+        json.dump(config, stream, indent=1, default=vars)  # a Namespace, for components without a dataclass
 
 
 def _with_languages(task: Any, data: str) -> Any:
