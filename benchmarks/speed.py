@@ -207,7 +207,8 @@ class Trainer:
 
     def multiply_adds(self, sample):
         """Multiply-adds of the forward pass; matrix products in fused layers are counted through their unfused form."""
-        with FlopCounterMode(display=False) as counter, torch.no_grad():
+        unfused = torch.backends.cudnn.flags(enabled=False)  # the counter does not see the layers of cuDNN
+        with unfused, FlopCounterMode(display=False) as counter, torch.no_grad():
             self.forward(sample)
         return counter.get_total_flops() / 2
 
@@ -253,6 +254,7 @@ def report(title, unit, work, times, reference, extra):
         row = rows[arch] = dict(
             rate=rate, ratio=statistics.median(ratios), lowest=min(ratios), highest=max(ratios), **extra.get(arch, {})
         )
+        row["rounds"] = ratios
         more = "".join(f"  {name} {value:.3f}" for name, value in extra.get(arch, {}).items())
         print(
             f"  {arch:16s} {rate:10.1f}   x{row['ratio']:.3f}  ({row['lowest']:.3f} to {row['highest']:.3f}){more}",

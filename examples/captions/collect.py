@@ -1,8 +1,8 @@
 """Collect the figures of measured runs in CSV files: ``collect.py OUT [FOLDER]``.
 
-The script reads ``OUT/SYSTEM/SEED/measured/``, which measure.sh wrote. It writes ``FOLDER/seeds.csv`` with one line per
-run, and ``FOLDER/gates.csv`` with the means of the gates by tag. FOLDER is the script's folder by default. Lines of
-other runs stay in the files.
+The script reads ``OUT/SYSTEM/SEED/measured/``, which measure.sh or words.sh wrote. It writes ``FOLDER/seeds.csv`` with
+one line per run, and ``FOLDER/gates.csv`` with the means of the gates by tag. Runs of words.sh are in
+``FOLDER/words.csv``. FOLDER is the script's folder by default. Lines of other runs stay in the files.
 """
 
 import argparse
@@ -56,6 +56,16 @@ def figures(run):
     return row
 
 
+def figures_of_words(found):
+    """Return the figures of a run of words.sh by column of ``words.csv``, from its scores."""
+    row = {}
+    for each in found:
+        replaced = ", UNKs replaced" if each["system"].endswith(".replaced.txt") else ""
+        if each["measure"] in SCORES:
+            row[each["measure"] + replaced] = f"{each['score']:.2f}"
+    return row
+
+
 def gates(run):
     """Yield the lines of ``gates.csv`` for a run."""
     path = run / "measured" / "gates.json"
@@ -87,17 +97,22 @@ def main():
     parser.add_argument("out", type=Path, metavar="OUT")
     parser.add_argument("folder", type=Path, nargs="?", default=Path(__file__).parent, metavar="FOLDER")
     options = parser.parse_args()
-    seeds, weights = [], []
+    seeds, weights, words = [], [], []
     for measured in sorted(options.out.glob("*/*/measured")):
         run = measured.parent
         key = {"system": run.parent.name, "seed": run.name}
+        found = read(measured / "score.json")["scores"]
+        if any(row["system"].endswith(".replaced.txt") for row in found):
+            words.append({**key, **figures_of_words(found)})
+            continue
         seeds.append({**key, **figures(run)})
         weights += [{**key, **line} for line in gates(run)]
-    if not seeds:
+    if not seeds + words:
         sys.exit(f"collect.py: {options.out} has no run that measure.sh has measured")
     merge(options.folder / "seeds.csv", seeds)
     merge(options.folder / "gates.csv", weights)
-    print(f"{len(seeds)} runs")
+    merge(options.folder / "words.csv", words)
+    print(f"{len(seeds + words)} runs")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Print the tables of RESULTS.md from seeds.csv, gates.csv and ../findings.csv: ``compare.py``.
+"""Print the tables of RESULTS.md from seeds.csv, words.csv, gates.csv and ../findings.csv: ``compare.py``.
 
-``comparisons.csv`` has the comparisons of PLAN.md: groups A1 to A6. If a baseline has several columns, with
-semicolons between them, the largest figure of each seed counts. A row of the findings counts once each of its
-comparisons has three seeds.
+``comparisons.csv`` has the comparisons of PLAN.md: groups A1 to A6, and words. If there are several systems, with
+semicolons between them, their mean counts. If a baseline has several columns, the largest figure of each seed counts.
+A row of the findings counts once each of its comparisons has three seeds.
 """
 
 import argparse
@@ -23,19 +23,33 @@ FURTHER = "BLEU, test_2017_flickr", "BLEU, test_2017_mscoco"
 ENCODER = [f"source, {tag}, g {way}" for way in ("forward", "backward") for tag in ("content", "function", "all words")]
 READOUT = [f"target, all words, alpha_{kind}" for kind in "syc"]
 READOUT += [f"target, {tag}, alpha_c" for tag in ("content", "function", "end of sentence")]
+WORDS = [f"words, {score}{end}" for score in ("BLEU", "TER", "1-gram precision") for end in ("", ", UNKs replaced")]
 
 
 def measured():
-    """Return the figures, as text, by system and column, then by seed. A column of gates is ``side, tag, gate``."""
+    """Return the figures, as text, by system and column, then by seed.
+
+    A column of gates is ``side, tag, gate``, one of words.csv ``words, column``.
+    """
     figures = defaultdict(dict)
-    for line in read(HERE / "seeds.csv"):
-        for column, figure in line.items():
-            if figure:  # collect.py leaves a figure empty if there is no such test set
-                figures[line["system"], column][int(line["seed"])] = figure
+    for file, kind in (("seeds.csv", ""), ("words.csv", "words, ")):
+        for line in read(HERE / file):
+            for column, figure in line.items():
+                if figure:  # collect.py leaves a figure empty if there is no such test set
+                    figures[line["system"], kind + column][int(line["seed"])] = figure
     for line in read(HERE / "gates.csv"):
         column = f"{line['side']}, {line['tag']}, {line['gate']}"
         figures[line["system"], column][int(line["seed"])] = line["%"]
     return figures
+
+
+def by_seed(figures, systems, column):
+    """Return the figures of a column by seed: the means of all systems, which have semicolons between them."""
+    found = [figures.get((system, column), {}) for system in systems.split("; ")]
+    if len(found) == 1:
+        return found[0]
+    seeds = sorted(set(found[0]).intersection(*found))
+    return {seed: f"{statistics.mean(float(each[seed]) for each in found):.2f}" for seed in seeds}
 
 
 def compared():
@@ -43,9 +57,9 @@ def compared():
     figures, waiting = measured(), set()
     found = []
     for line in read(HERE / "comparisons.csv"):
-        own = figures.get((line["system"], line["column"]), {})
+        own = by_seed(figures, line["system"], line["column"])
         columns = line["baseline_column"].split("; ")
-        others = [figures.get((line["baseline"], column), {}) for column in columns]
+        others = [by_seed(figures, line["baseline"], column) for column in columns]
         if not line["baseline"]:
             others = [dict.fromkeys(own, line["baseline_column"])]
         seeds = sorted(set(own).intersection(*others))
@@ -98,7 +112,9 @@ def main():
     """Print the tables."""
     gates = [column.partition(", ")[2] for column in ENCODER]
     weights = [column.partition(", ")[2].replace("alpha", "α") for column in READOUT]
-    for table in (systems(SCORES), systems(FURTHER), systems(ENCODER, gates), systems(READOUT, weights), comparisons()):
+    tables = [systems(SCORES), systems(FURTHER), systems(ENCODER, gates), systems(READOUT, weights)]
+    words = [column.removeprefix("words, ") for column in WORDS]
+    for table in (*tables, systems(WORDS, words), comparisons()):
         head, *rows = table
         print(*(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)), "", sep="\n")
 

@@ -103,6 +103,16 @@ def test_those_of_a_cpu(script, line, row):
     assert re.search(row, done.stdout), done.stdout
 
 
+def test_speed_keeps_the_ratio_of_each_round(tmp_path):
+    """So a finding can be tested by its rounds."""
+    tiny = "--embed 8 --hidden 16 --vocabulary 40 --batch 3 --length 6 --batches 1 --rounds 3 --archs dl4mt"
+    file = tmp_path / "speed.json"
+    corpus.run("python.script", BENCHMARKS / "speed.py", *tiny.split(), "--train-only", "--json", file)
+    rows = json.loads(file.read_text())["training"]
+    assert rows["lstm"]["rounds"] == [1, 1, 1] and len(rows["dl4mt"]["rounds"]) == 3
+    assert statistics.median(rows["dl4mt"]["rounds"]) == rows["dl4mt"]["ratio"]
+
+
 def test_exported_models_against_the_stock_lstm():
     """The sizes are too small to measure speed."""
     tiny = "--sizes 8/16 --archs rnnsearch --ways float32 int8 --vocabulary 60 --batch 3 --sentences 2 --words 4"
