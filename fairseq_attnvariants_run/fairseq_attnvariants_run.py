@@ -318,17 +318,22 @@ class Subwords:
         if not parts[-1]:
             parts.pop()
         if self.vocabulary:
-            inner = [part for whole in parts[:-1] for part in self._allowed(whole, False)]
-            parts = [*inner, *self._allowed(parts[-1], True)]
+            parts = self._allowed(parts)
         return [*(part + self.separator for part in parts[:-1]), parts[-1]]
 
-    def _allowed(self, part: str, final: bool) -> list[str]:
-        """Undo the merges of ``part`` until each subword is in the vocabulary or cannot be split."""
-        pair = self.merged.get(part + "</w>" * final)
-        if (part if final else part + self.separator) in self.vocabulary or pair is None:
-            return [part]
-        left, right = pair[0], pair[1].removesuffix("</w>") if final else pair[1]
-        return [*self._allowed(left, False), *(self._allowed(right, final) if right else [])]
+    def _allowed(self, parts: list[str]) -> list[str]:
+        """Undo the merges of a word's parts until each subword is in the vocabulary or cannot be split."""
+        found: list[str] = []  # from the word's end
+        waiting = [*((part, False) for part in parts[:-1]), (parts[-1], True)]
+        while waiting:
+            part, final = waiting.pop()
+            pair = self.merged.get(part + "</w>" * final)
+            if (part if final else part + self.separator) in self.vocabulary or pair is None:
+                found.append(part)
+            else:
+                right = pair[1].removesuffix("</w>") if final else pair[1]
+                waiting += [(pair[0], False), (right, final)] if right else [(pair[0], False)]
+        return found[::-1]
 
     def __call__(self, words: list[str]) -> list[str]:
         """The subwords of words."""
@@ -821,8 +826,7 @@ class Translator:
         source = [*symbols, *(self.source[i] for i in self.end)]
         words = None
         if "word_attention" in out:
-            words = [*"".join(source[first:-1]).split(" "), source[-1]]
-            words = [word for word in words if word]
+            words = [*filter(None, "".join(source[first:-1]).split(" ")), source[-1]]
         found = []
         for t, j in np.argwhere(out["ended"][:, b])[: out["words"].shape[2]].tolist():
             path = [out["ended_parents"][t, b, j]]  # the hypothesis that was continued, at each step

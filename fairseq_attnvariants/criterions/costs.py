@@ -2,7 +2,7 @@
 
 import logging
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Set, Tuple
 
 import torch
 from fairseq import metrics
@@ -139,7 +139,7 @@ class LabelSmoothedCrossEntropyWithCosts(stock.LabelSmoothedCrossEntropyCriterio
     def __init__(self, cfg: CostsConfig, task):  # fairseq passes arguments by the names in the signature
         super().__init__(task, cfg.sentence_avg, cfg.label_smoothing, cfg.ignore_prefix_size, cfg.report_accuracy)
         self.cfg = cfg
-        self.checked = False
+        self.checked: Set[bool] = set()  # True once a model was checked in training, False in validation
         self.linked: Dict[bool, bool] = {}
         self.equal: Optional[int] = 0  # first batches with equal predictions; None after one with different predictions
         for name in (*(cost.weight for cost in COSTS.values()), "rdrop_weight"):
@@ -156,10 +156,10 @@ class LabelSmoothedCrossEntropyWithCosts(stock.LabelSmoothedCrossEntropyCriterio
             ConfigurationError: an input of a cost is missing, and its weight is given and above 0, or one of its
                 settings is not the default.
         """
-        own = getattr(model, "cost_terms", ())
+        has = {"attn", *getattr(model, "cost_terms", ())}
         for cost in COSTS.values():
             given = getattr(self.cfg, cost.weight)
-            if cost.needs is not ATTENTION and cost.term not in own:
+            if cost.term not in has:
                 for option in (cost.weight, *cost.settings):
                     value = getattr(self.cfg, option)
                     if value and value != getattr(CostsConfig, option):
@@ -172,7 +172,7 @@ class LabelSmoothedCrossEntropyWithCosts(stock.LabelSmoothedCrossEntropyCriterio
                     )
                 if not self._linked(training=True):
                     raise _refusal(cost.weight, given, ALIGNMENTS)
-        self.checked = True
+        self.checked.add(model.training)
 
     def forward(self, model, sample, reduce=True):
         """Return the loss, the sample size and the logging output, as fairseq's criterions do.
@@ -181,7 +181,7 @@ class LabelSmoothedCrossEntropyWithCosts(stock.LabelSmoothedCrossEntropyCriterio
             ConfigurationError: see :meth:`check_model`; or the model returns no attention, or R-Drop compares equal
                 predictions, or student forcing cannot search.
         """
-        if not self.checked:
+        if model.training not in self.checked:
             self.check_model(model)
         sentences, tokens = len(sample["target"]), sample["ntokens"]
         if self.cfg.student_forcing and model.training:

@@ -231,16 +231,15 @@ class Encoder(FairseqEncoder):
         Raises:
             ValueError: a source is longer than ``--max-source-positions``.
         """
-        longest = src_tokens.size(1)
+        longest, padding_mask = src_tokens.size(1), src_tokens.eq(self.dictionary.pad())
         if longest > self.max_source_positions:  # with padding
-            longest = int(src_tokens.ne(self.dictionary.pad()).sum(1).max())
+            longest = int((~padding_mask).sum(1).max())
         if longest > self.max_source_positions:
             raise ValueError(
                 f"a source of {longest} tokens is longer than --max-source-positions "
                 f"{self.max_source_positions}; fairseq-generate leaves such lines out with "
                 "--skip-invalid-size-inputs-valid-test"
             )
-        padding_mask = src_tokens.eq(self.dictionary.pad())
         embeddings = self.dropout_in(self.dropout_words(self.embed_tokens(src_tokens)))
         tags: Optional[Tensor] = None
         not_tags: Optional[Tensor] = None

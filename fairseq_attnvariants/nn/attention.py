@@ -197,7 +197,7 @@ class Attention(Part, nn.Module):
     def carrying(self) -> Dict[str, Any]:
         """The components that may have a state: the histories and the window."""
         window = {} if self.window is None else {WINDOW: self.window}
-        return {**dict(self.histories.items()), **window}
+        return {**self.histories, **window}
 
     def start(self, memory: Memory) -> Dict[str, Any]:
         """Return the states of histories and window before the first step, by name."""

@@ -103,8 +103,8 @@ class HardAttention(TanhReadout):
         self, features: Tensor, weights: Tensor, said: Tensor, before: Optional[Tensor], memory: Memory
     ) -> Tuple[Tensor, Optional[Tensor]]:
         """Return the priors of some steps, ``N x T x S``, and the posterior of the last step."""
-        none = weights == 0
-        return weights.masked_fill(none, 1).log().masked_fill(none, NEVER), None
+        logs = weights.clamp(min=torch.finfo(weights.dtype).tiny).log()  # below it the gradient, 1 / w, is infinite
+        return logs.masked_fill(weights == 0, NEVER), None
 
     def first(self, steps: Steps) -> Optional[Tensor]:
         """``log P(a_{i-1} = j)`` before the first of these steps, ``N x S``; None if ``a_i`` does not depend on it."""
@@ -150,9 +150,9 @@ class HardMonotone(HardAttention):
     def align(
         self, features: Tensor, weights: Tensor, said: Tensor, before: Optional[Tensor], memory: Memory
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        source, reach = memory.readout["jumps"], self.jump.out_features
-        jumps = grouped(features[..., -reach:], source).unsqueeze(3) + source[:, None, None]  # B x k x T x S x (D+1)
-        nowhere = pad(memory.padding_mask, (0, reach - 1), value=True).unfold(1, reach, 1)  # B x S x (D+1)
+        source, moves = memory.readout["jumps"], self.jump.out_features  # 0 to D
+        jumps = grouped(features[..., -moves:], source).unsqueeze(3) + source[:, None, None]  # B x k x T x S x (D+1)
+        nowhere = pad(memory.padding_mask, (0, moves - 1), value=True).unfold(1, moves, 1)  # B x S x (D+1)
         jumps = at_least_float32(jumps).masked_fill(nowhere[:, None, None], NEVER).log_softmax(4).flatten(0, 1)
         priors: List[Tensor] = []
         for step, emission in zip_longest(jumps.unbind(1), said.unbind(1)):  # N x S x (D+1), N x S or None

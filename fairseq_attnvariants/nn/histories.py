@@ -195,13 +195,15 @@ class FertilityHistory(CoverageHistory):
     """
 
     LARGEST = 2.0
+    LEAST = 1e-12  # with less, c / Φ and its gradient could become NaN
 
     def __init__(self, widths: Widths):
         super().__init__(widths)
         self.fertility = nn.Linear(widths.annotation, 1, bias=False)
 
     def remember(self, annotations: Tensor) -> Tensor:
-        return self.LARGEST * torch.sigmoid(at_least_float32(self.fertility(annotations).squeeze(2)))
+        share = torch.sigmoid(at_least_float32(self.fertility(annotations).squeeze(2)))
+        return (self.LARGEST * share).clamp(min=self.LEAST)
 
     def coverage(self, past: Past) -> Tensor:
         fertility: Tensor = past.known

@@ -498,6 +498,13 @@ def test_padding_in_half_precision_costs_nothing_at_unit_length():
     torch.testing.assert_close(cost, torch.tensor(0.0), rtol=0, atol=1e-5)
 
 
+def test_a_validation_before_the_training_checks_nothing_of_the_training():
+    own, model = criterion("costs", alignment_weight=0.7, datasets={"train": [{}]}), build("rnnsearch").double()
+    own(model.eval(), aligned())
+    with pytest.raises(ValueError, match="--alignment-weight 0.7 needs --load-alignments"):
+        own(model.train(), aligned())
+
+
 def test_links_are_those_of_the_text_that_is_trained_on():
     """The text to train on may have another name than ``train``."""
     own = criterion("costs", alignment_weight=0.7, datasets={"mine": [{"alignment": 0}], "valid": [{}]})

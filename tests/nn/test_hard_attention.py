@@ -135,6 +135,17 @@ def test_gradcheck(arch):
     assert torch.autograd.gradcheck(predicted, inputs, fast_mode=True)
 
 
+def test_the_gradient_of_hardly_any_weight_is_finite():
+    """A softmax also gives weights so small that 1 / w is infinite."""
+    readout, _ = readout_of(build("hard_attention"))
+    energies = torch.tensor([[[0.0, -80.0, -100.0]]], requires_grad=True)
+    weights, emissions = energies.softmax(2), torch.tensor([-200.0, -200.0, 0.0])
+    priors, _ = readout.align(None, weights, None, None, None)
+    (priors + emissions).logsumexp(2).sum().backward()
+    assert weights.gt(0).all() and energies.grad.isfinite().all()
+    assert readout.align(None, torch.tensor([[[1.0, 0.0]]]), None, None, None)[0].exp().tolist() == [[[1.0, 0.0]]]
+
+
 @pytest.mark.parametrize("arch", ARCHS)
 def test_recomputed_emissions_are_the_same(arch, monkeypatch):
     """Outputs and gradients do not depend on how many steps are computed at once."""

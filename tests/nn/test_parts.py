@@ -454,6 +454,17 @@ def test_what_was_covered_is_the_sum_of_the_weights_and_zero_at_padding():
     assert not covered[padding].any() and memory.histories["fertility"].lt(2).all()
 
 
+def test_the_coverage_of_a_word_without_fertility_is_finite():
+    history = HISTORIES["fertility"](Widths(annotation=1, attention=1))
+    torch.nn.init.ones_(history.fertility.weight)
+    annotations = torch.tensor([[[5.0], [-50.0], [-200.0]]], requires_grad=True)
+    memory = Memory(*[torch.zeros(1)] * 5)
+    for carried in (torch.zeros(1, 3), torch.ones(1, 3)):
+        coverage = history.coverage(Past(memory, None, history.remember(annotations), carried))
+        (gradient,) = torch.autograd.grad(coverage.tanh().sum(), annotations)
+        assert coverage.isfinite().all() and gradient.isfinite().all()
+
+
 def test_steps_are_counted_beyond_what_bfloat16_can_count():
     """Windows read the number of steps; in bfloat16, 256 + 1 is 256."""
     model = build("rnnsearch").bfloat16().eval()

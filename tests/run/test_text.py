@@ -97,6 +97,13 @@ def test_subwords_outside_of_a_vocabulary_are_split_as_subword_nmt_splits_them(c
     assert changed > 100
 
 
+def test_a_word_of_as_many_merges_as_characters_is_split():
+    signs = [chr(0x4E00 + number) for number in range(1000)]
+    merges = [f"{''.join(signs[:number])} {sign}" for number, sign in enumerate(signs) if number]
+    subwords = runtime.Subwords("\n".join(["#version: 0.2", *merges]) + "</w>\n", vocabulary=["x"])
+    assert subwords(["".join(signs)]) == [f"{sign}@@" for sign in signs[:-1]] + signs[-1:]
+
+
 JAPANESE = ["誰が一番に着くか私には分かりません。", "「はい」、と 彼は、言った！", "USBは3.5本\u3000です", "𠮟る"]
 
 
