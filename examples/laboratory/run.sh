@@ -34,14 +34,18 @@ task = yaml.safe_load(open(path))
 systems, added = task.pop("systems"), {}
 if more:
     try:
-        added = yaml.safe_load(open(more, encoding="utf-8"))
+        text = open(more, encoding="utf-8").read()
+        added = yaml.safe_load(text)
     except (OSError, ValueError, yaml.YAMLError) as error:
         refuse(f"cannot be read: {error}")
     if not isinstance(added, dict) or not added:
         refuse("names no system: each is a line, NAME: model._name=ARCHITECTURE and further options")
+    names = [name.value for name, _ in yaml.compose(text).value] # of equal names, added has only the last
 for system, options in added.items():
     if not isinstance(system, str) or not re.fullmatch(r"\w[\w.-]*", system):
         refuse(f"has a system called {system}: a name has letters, digits, _, - and .")
+    if names.count(system) > 1:
+        refuse(f"has {system} twice: give each line another name")
     if system in ("corpus", "part", "settings"):
         refuse(f"has {system}, which is a name in OUT: give it another one")
     if system in systems:
@@ -175,7 +179,11 @@ for system in "${chosen[@]}"; do
     common.user_dir="'$user_dir'" task.data="'$out/corpus/bin'" hydra.sweep.dir="'$out/$system'" \
     common.seed="$(IFS=,; echo "${seeds[*]}")" hydra.job.config.override_dirname.exclude_keys="[$unlike]" "${sizes[@]}" \
     "${training[@]}" model.init_std=0.1 "${options[@]}" \
-    >> "$out/$system.log" 2>&1 || { tail -n 5 "$out/$system.log" >&2; exit 1; }
+    >> "$out/$system.log" 2>&1 || {
+      tail -n 5 "$out/$system.log" >&2
+      echo "run.sh: a training of $system failed: see $out/$system.log" >&2
+      exit 1
+    }
   for seed in "${seeds[@]}"; do
     for run in "$out/$system"/*-"$seed"-??????; do folders+=("$run") names+=(--name "$system"); done
   done

@@ -315,9 +315,10 @@ def test_what_did_not_begin_keeps_no_settings(recipe, systems, tmp_path):
     done, _ = systems(PLAIN, TRAIN="500")
     assert done.returncode == 1
     put(tmp_path / "commands" / "fairseq-preprocess", 'mkdir -p "${@: -1}"')
-    put(tmp_path / "commands" / "fairseq-hydra-train", "exit 1")
+    put(tmp_path / "commands" / "fairseq-hydra-train", "echo no; [[ $* != *conddec* ]]")
     done, _ = systems(PLAIN)
-    assert done.returncode == 1
+    log = tmp_path / "out/plain.log"
+    assert done.returncode == 1 and done.stderr.endswith(f"no\nrun.sh: a training of plain failed: see {log}\n")
     put(tmp_path / "commands" / "fairseq-hydra-train", WRITES)
     went(systems(PLAIN.replace("dropout=0", "dropout=0.2")))
 
@@ -347,6 +348,7 @@ def test_a_system_with_other_options_needs_a_folder_of_its_own(systems, tmp_path
         ("a/b: model._name=recatt", {}, "has a system called a/b: a name has letters"),
         ("corpus: model._name=recatt", {}, "has corpus, which is a name in OUT"),
         ("recatt: model._name=recatt", {}, "has recatt, which the task has already: give it another name"),
+        (PLAIN + COSTS + PLAIN, {}, "SYSTEMS: systems.yaml has plain twice: give each line another name"),
         ("mine: recatt", {}, "does not say model._name=ARCHITECTURE of mine"),
         ("mine: model._name=recat", {}, "SYSTEMS: mine has no architecture recat in "),
         ("mine: model._name=recatt criterion._name=sharp", {}, "SYSTEMS: mine has no criterion sharp in "),
