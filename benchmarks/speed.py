@@ -252,9 +252,13 @@ def report(title, unit, work, times, reference, extra):
     for arch, ratios in against(times, reference).items():
         rate = work / statistics.median(times[arch])
         row = rows[arch] = dict(
-            rate=rate, ratio=statistics.median(ratios), lowest=min(ratios), highest=max(ratios), **extra.get(arch, {})
+            rate=rate,
+            ratio=statistics.median(ratios),
+            lowest=min(ratios),
+            highest=max(ratios),
+            rounds=ratios,
+            **extra.get(arch, {}),
         )
-        row["rounds"] = ratios
         more = "".join(f"  {name} {value:.3f}" for name, value in extra.get(arch, {}).items())
         print(
             f"  {arch:16s} {rate:10.1f}   x{row['ratio']:.3f}  ({row['lowest']:.3f} to {row['highest']:.3f}){more}",

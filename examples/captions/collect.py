@@ -26,15 +26,15 @@ def read(path):
     return json.loads(path.read_text())
 
 
-def scores(path):
-    """Return the scores of a test set by name."""
-    return {row["measure"]: row["score"] for row in read(path)["scores"]}
+def scores(scored):
+    """Return the scores of a test set by name, from the output of ``score --json``."""
+    return {row["measure"]: row["score"] for row in scored["scores"]}
 
 
-def figures(run):
-    """Return the figures of a run by column of ``seeds.csv``."""
+def figures(run, scored):
+    """Return the figures of a run by column of ``seeds.csv``; ``scored`` is its ``score.json``."""
     measured = run / "measured"
-    found = scores(measured / "score.json")
+    found = scores(scored)
     row = {name: f"{found[name]:.2f}" for name in SCORES}
     aer, saer = (f"{each['error rate']:.4f}" for each in read(measured / "aer.json"))
     row |= {"AER": aer, "SAER": saer}
@@ -43,11 +43,11 @@ def figures(run):
     translation = run / "test.txt"  # which may be left on another machine
     words = translation.read_text().split() if translation.exists() else []
     row["UNKs, %"] = f"{100 * words.count('<unk>') / len(words):.2f}" if words else ""
-    groups = {group["group"]: [*group.values()][-1] for group in read(measured / "score.json")["groups"]}
+    groups = {group["group"]: [*group.values()][-1] for group in scored["groups"]}
     row |= {f"BLEU, {name} words": "" if groups.get(name) is None else f"{groups[name]:.2f}" for name in LENGTHS}
     for name in FURTHER:
         path = measured / f"{name}.json"
-        further = scores(path) if path.exists() else {}
+        further = scores(read(path)) if path.exists() else {}
         row |= {f"{each}, {name}": f"{further[each]:.2f}" if further else "" for each in ("BLEU", "TER")}
     log = (run / "train.log").read_text()
     row["validation perplexity"] = f"{2 ** float(LOSS.findall(log)[-1]):.2f}"
@@ -56,10 +56,10 @@ def figures(run):
     return row
 
 
-def figures_of_words(found):
-    """Return the figures of a run of words.sh by column of ``words.csv``, from its scores."""
+def figures_of_words(scored):
+    """Return the figures of a run of words.sh by column of ``words.csv``, from its ``score.json``."""
     row = {}
-    for each in found:
+    for each in scored["scores"]:
         replaced = ", UNKs replaced" if each["system"].endswith(".replaced.txt") else ""
         if each["measure"] in SCORES:
             row[each["measure"] + replaced] = f"{each['score']:.2f}"
@@ -101,11 +101,11 @@ def main():
     for measured in sorted(options.out.glob("*/*/measured")):
         run = measured.parent
         key = {"system": run.parent.name, "seed": run.name}
-        found = read(measured / "score.json")["scores"]
-        if any(row["system"].endswith(".replaced.txt") for row in found):
-            words.append({**key, **figures_of_words(found)})
+        scored = read(measured / "score.json")
+        if any(row["system"].endswith(".replaced.txt") for row in scored["scores"]):
+            words.append({**key, **figures_of_words(scored)})
             continue
-        seeds.append({**key, **figures(run)})
+        seeds.append({**key, **figures(run, scored)})
         weights += [{**key, **line} for line in gates(run)]
     if not seeds + words:
         sys.exit(f"collect.py: {options.out} has no run that measure.sh has measured")

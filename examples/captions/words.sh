@@ -15,7 +15,7 @@ known "$system" "$seed"
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 TEST=test_2016_flickr "$here/../common/prepare_words.sh" small "$text" "$prepared" en de
 train() {  # train UPDATES SYSTEM [fairseq-train options]
-  local run=$out/$2/$seed every=$(($1 / 24)) # no multiple is at the end of an epoch
+  local run=$out/$2/$seed every=$(($1 / 24)) # on Multi30k no multiple is at the end of an epoch
   lock "$run"
   same_settings "$run" "WORDS SEED=$seed UPDATES=$1" "has a training" OUT "$run/checkpoint_last.pt"
   UPDATES=$1 "$here/../baselines/short.sh" "$prepared/bin" "$run" "${systems[$2]}" --lr 3e-3 --batch-size 64 --seed "$seed" \
