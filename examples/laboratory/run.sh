@@ -24,13 +24,35 @@ if [ $# -ne 1 ] || [ ! -e "$here/tasks/$name.yaml" ]; then
 fi
 declare -A systems added task
 all=() default=()
-described=$(python - "$here/tasks/$name.yaml" "${SYSTEMS-}" <<'END'
+described=$(python - "$here" "$name" "${SYSTEMS-}" <<'END'
 import re, sys, yaml
-path, more = sys.argv[1:]
-def refuse(why):
-    print("run.sh: SYSTEMS:", more, *why.split(), file=sys.stderr)
+here, name, more = sys.argv[1:]
+sys.path.insert(0, here)
+from make_corpus import TASKS
+from measure import measures
+def refuse(why, where=f"SYSTEMS: {more}"):
+    print("run.sh:", where, *why.split(), file=sys.stderr)
     sys.exit(2)
-task = yaml.safe_load(open(path))
+file = f"tasks/{name}.yaml"
+try:
+    task = yaml.safe_load(open(f"{here}/{file}"))
+except yaml.YAMLError as error:
+    refuse(f"cannot be read: {error}", file)
+needed = "dial measure finer margin baseline control systems train updates"
+lacking = [key for key in needed.split() if key not in (task or {})]
+if lacking:
+    refuse(f"lacks {', '.join(lacking)}: the other tasks show the form", file)
+if name not in TASKS:
+    refuse(f"has no function for {name}: add it to TASKS", "make_corpus.py")
+values = ",".join(map(str, TASKS[name].dial))
+if str(task["dial"]).partition("=")[2] != values:
+    refuse(f"has dial: {task['dial']}, but make_corpus.py has the values {values}", file)
+for key in [task["measure"], *task["finer"]]:
+    if key not in measures([], [], []):
+        refuse(f"has the measure {key}, which measure.py lacks", file)
+for key in ("baseline", "control"):
+    if task[key] not in task["systems"]:
+        refuse(f"has the {key} {task[key]}, which is none of its systems", file)
 systems, added = task.pop("systems"), {}
 if more:
     try:

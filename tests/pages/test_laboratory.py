@@ -5,6 +5,7 @@ import math
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -352,3 +353,32 @@ def test_an_architecture_that_is_not_there(tmp_path):
 def test_a_task_that_is_not_there():
     done = subprocess.run([str(LABORATORY / "run.sh"), "nothing"], capture_output=True, text=True)
     assert done.returncode == 2 and "usage: run.sh cipher|counts|facts|length|order|rare|sides|twins" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "change, why",
+    [
+        ({"updates": None}, "tasks/mine.yaml lacks updates"),
+        ({"dial": "distance=0,2,4"}, "but make_corpus.py has the values 0,2,4,8"),
+        ({"finer": ["exact", "later", "sonner"]}, "has the measure sonner"),
+        ({"control": "guide"}, "has the control guide"),
+    ],
+)
+def test_a_task_whose_parts_do_not_fit_together(change, why, tmp_path):
+    """It is refused before any training.  Without the change it passes these checks, and fails at an unknown system."""
+    shutil.copytree(ROOT / "examples" / "common", tmp_path / "common")
+    shutil.copytree(LABORATORY, tmp_path / "laboratory")
+    make = tmp_path / "laboratory" / "make_corpus.py"
+    make.write_text(make.read_text().replace('"order": mixed(', '"mine": mixed((0, 2, 4, 8), order), "order": mixed('))
+    environment = {
+        "PATH": f"{corpus.SCRIPTS}{os.pathsep}{os.environ['PATH']}",
+        "OUT": str(tmp_path / "out"),
+        "ARCHS": "no",
+    }
+    for task, refusal in ((described("order") | change, why), (described("order"), "no is no system of mine")):
+        task = {key: value for key, value in task.items() if value is not None}
+        (tmp_path / "laboratory" / "tasks" / "mine.yaml").write_text(yaml.safe_dump(task))
+        run = [str(tmp_path / "laboratory" / "run.sh"), "mine"]
+        done = subprocess.run(run, env={**os.environ, **environment}, capture_output=True, text=True)
+        assert done.returncode == 2 and refusal in done.stderr and len(done.stderr.splitlines()) == 1
+        assert not (tmp_path / "out").exists()
