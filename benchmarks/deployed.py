@@ -32,6 +32,7 @@ from fairseq_attnvariants.tasks.shortlist import SPECIALS, Candidate, Shortlist
 from fairseq_attnvariants_cli.installed import runtime
 from fairseq_attnvariants_cli.options import positive
 from fairseq_attnvariants_cli.subcommands.translate import load
+from fairseq_attnvariants_cli.text.files import read_lines
 
 SIZES = (128, 256), (256, 512)
 ARCHS = "rnnsearch", "dl4mt"
@@ -160,7 +161,7 @@ def measure(size, asked, task, sources):
 
 def same(first, second, text):
     """Print the share of lines whose translations are the same in two packages."""
-    lines = [line for line in Path(text).read_text(encoding="utf-8").splitlines() if line.strip()]
+    lines = [line for line in read_lines(text) if line.strip()]
     translators = [load().Translator(folder) for folder in (first, second)]
     one, other = ([found.text for found in translator.translate(lines, attention=False)] for translator in translators)
     print(f"{sum(map(str.__eq__, one, other)) / len(lines):.1%} of {len(lines)} translations are the same")

@@ -61,6 +61,7 @@ def by_way(rows, part):
 def cell(row, unit):
     if row is None:
         return ""
+    unit = "characters" if "characters" in row["size"] else unit
     if row["way"] == "lstm":
         text = f"1 ({row['rate']:,.0f} {unit}/s)"
     elif "low" in row:

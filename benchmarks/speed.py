@@ -93,9 +93,10 @@ def parse(line=None, about=__doc__, without=(), own=()):
     for arch, _, flags in (one.partition("=") for one in arguments.more):
         more.setdefault(arch, []).extend(shlex.split(flags))
     arguments.more = more
-    measured = {*getattr(arguments, "archs", more), getattr(arguments, "reference", "")}
+    asked = "archs" if hasattr(arguments, "archs") else "ways"
+    measured = {*(name.partition("+")[0] for name in getattr(arguments, asked)), getattr(arguments, "reference", "")}
     if line is None and (other := sorted(more.keys() - measured)):
-        parser.error(f"--more: {other[0]} is none of --archs: leave it out")
+        parser.error(f"--more: {other[0]} is none of --{asked}: leave it out")
     return arguments
 
 
@@ -298,7 +299,8 @@ def measure(arguments, out):
     words = sum(sample["ntokens"] for sample in samples)
     runs = {name: partial(timed, trainer.update, samples, clock) for name, trainer in trainers.items()}
     training = in_turns(runs, arguments.rounds)
-    figures = {"training": report("training", "target words", words, training, arguments.reference, extra)}
+    unit = "target characters" if arguments.characters else "target words"
+    figures = {"training": report("training", unit, words, training, arguments.reference, extra)}
 
     if not arguments.train_only:
         searches = {name: generator_of(trainer.model, task, arguments) for name, trainer in trainers.items()}

@@ -297,12 +297,13 @@ def write_safetensors(options: Options) -> None:
         from fairseq_attnvariants.patches.loading.plain import MODEL, save
         from fairseq_attnvariants.registry import ConfigurationError
 
-        from ..systems.model import read_checkpoint
+        from ..systems.model import load, read_checkpoint
 
         try:
             save(folder, read_checkpoint(options.path), options.data.split(os.pathsep)[0])
         except ConfigurationError as error:
             raise UserError(f"{options.path}: {error}") from error
+        load(options.path, options.data, cpu=True)  # refuses other dictionaries than the model's
     say(f"{os.path.join(options.output, MODEL)}, with its configuration and dictionaries")
 
 

@@ -94,11 +94,12 @@ def average(paths: Sequence[str]) -> Checkpoint:
         if found := difference(states[0], state):
             raise UserError(f"{paths[0]} and {path} cannot be averaged: {found}")
     states.sort(key=updates)
+    counts = [*filter(None, map(updates, states))]  # an imported or exported model has 0
     if len(seeds := {*map(seed, states)}) > 1:
         say(
             f"these are trainings with the seeds {', '.join(map(str, seeds))}: only checkpoints of one have a good mean"
         )
-    elif len({*map(updates, states)}) < len(states):
+    elif len({*counts}) < len(counts):
         say("some of these have the same number of updates: a copy of another counts twice")
     newest = states[-1]
     # scores of the newest checkpoint are left out

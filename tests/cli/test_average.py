@@ -105,6 +105,14 @@ def test_a_copy_is_mentioned(runs, tmp_path, capsys):
     assert "the same number of updates: a copy of another counts twice" in capsys.readouterr().err
 
 
+def test_models_that_no_training_wrote_are_no_copies(runs, tmp_path, capsys):
+    """``import-nematus`` and ``export --safetensors`` write 0 updates."""
+    none = lambda state: state["optimizer_history"][-1].update(num_updates=0)  # noqa: E731
+    paths = [changed(runs.rnnsearch / f"checkpoint{k}.pt", tmp_path / f"{k}.pt", none) for k in (1, 2)]
+    assert main(["average", *paths, "--output", str(tmp_path / "mean.pt")]) == 0
+    assert "counts twice" not in capsys.readouterr().err
+
+
 def test_subcommand_averages_and_fairseq_generates(runs, tmp_path):
     output = tmp_path / "average.pt"
     assert main(["average", "--folder", str(runs.rnnsearch), "--last", "2", "--output", str(output)]) == 0

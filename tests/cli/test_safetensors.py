@@ -245,6 +245,12 @@ def test_refuses_to_write_without_dictionaries(checkpoint, tmp_path, capfd):
     assert "there are no dictionaries, dict.*.txt, in" in refused(capfd, arguments)
 
 
+def test_refuses_to_write_with_the_dictionaries_of_another_model(checkpoint, tmp_path, capfd):
+    (checkpoint / "dict.xx.txt").write_text("ant 1\n")
+    said = refused(capfd, export(checkpoint, "model.pt", tmp_path / "made"))
+    assert "with another source dictionary than the one in the data folder" in said
+
+
 @pytest.mark.parametrize("options", [
     ["--int8"], ["--page"], ["--beam", "5"], ["--max-len-a", "0"], ["--bpe-codes", "codes"], ["--lowercase"],
 ])  # fmt: skip

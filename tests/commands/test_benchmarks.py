@@ -105,9 +105,10 @@ def test_those_of_a_cpu(script, line, row):
 
 def test_speed_keeps_the_ratio_of_each_round(tmp_path):
     """So a finding can be tested by its rounds."""
-    tiny = "--embed 8 --hidden 16 --vocabulary 40 --batch 3 --length 6 --batches 1 --rounds 3 --archs dl4mt"
+    tiny = "--embed 8 --hidden 16 --characters --batch 3 --length 6 --batches 1 --rounds 3 --archs dl4mt"
     file = tmp_path / "speed.json"
-    corpus.run("python.script", BENCHMARKS / "speed.py", *tiny.split(), "--train-only", "--json", file)
+    done = corpus.run("python.script", BENCHMARKS / "speed.py", *tiny.split(), "--train-only", "--json", file)
+    assert "training: target characters per second" in done.stdout
     rows = json.loads(file.read_text())["training"]
     assert rows["lstm"]["rounds"] == [1, 1, 1] and len(rows["dl4mt"]["rounds"]) == 3
     assert statistics.median(rows["dl4mt"]["rounds"]) == rows["dl4mt"]["ratio"]
@@ -166,6 +167,7 @@ def test_numbers_that_measure_nothing_are_refused(name, monkeypatch, capsys):
     ("speed", "--json none/figures", "--json: none/figures cannot be written: No such file or directory"),
     ("speed", "none", "there is no data folder none"),
     ("ablation", "--more lstm=", "error: --more: lstm is none of --archs: leave it out"),
+    ("search", "--more foo=", "error: --more: foo is none of --ways: leave it out"),
     ("ablation", "--archs lstm --batches 1 --batch 1", "--archs: lstm is not of this package, and has no fast ways"),
     ("deployed", "--sizes 8x16", "error: argument --sizes: invalid widths value: '8x16'"),
     ("deployed", "--sizes 8/0", "error: argument --sizes: 0 is not at least 1"),
@@ -294,10 +296,10 @@ def test_equal_translations_are_a_share_of_lines(tmp_path, monkeypatch, capsys):
     deployed = module("deployed")
     said = {"one": ["a", "b", "c", "d"], "other": ["a", "x", "c", "d"]}
     translator = lambda folder: SimpleNamespace(  # noqa: E731
-        translate=lambda lines, attention: [SimpleNamespace(text=said[folder][int(line)]) for line in lines]
+        translate=lambda lines, attention: [SimpleNamespace(text=said[folder][int(line[0])]) for line in lines]
     )
     monkeypatch.setattr(deployed, "load", lambda: SimpleNamespace(Translator=translator))
-    (tmp_path / "text").write_text("0\n1\n \n2\n3\n")
+    (tmp_path / "text").write_text("0\n1\n \n2\u20282\n3\n")  # lines end as in translate
     start("deployed", f"--same one other {tmp_path}/text", monkeypatch)
     assert capsys.readouterr().out == "75.0% of 4 translations are the same\n"
 
