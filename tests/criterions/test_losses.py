@@ -208,9 +208,10 @@ def test_costs_are_logged_per_sentence_or_token():
     terms = dict(conditions=CONDITIONS, bridged=BRIDGED, attn=ATTENTION)
     log = criterion_value("costs", terms=terms, coverage_weight=1.0)[2]
     with metrics.aggregate() as logged:
-        criterion("costs").reduce_metrics([log])
+        criterion("costs").reduce_metrics([{**log, "alignment_loss": torch.tensor(6.0)}])
     found = logged.get_smoothed_values()
     expected = dict(decay_loss=13 / 2, left_loss=1 / 2, bridging_loss=30 / 3, coverage_loss=0.75 / 3)
+    expected["alignment_loss"] = 6 / 3
     assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-3)
 
 

@@ -53,6 +53,15 @@ def test_own_inputs_are_a_greedy_search_of_each_sentence(name):
     assert min(counts.values()) > 0 and not found[1.0].equal(true)
 
 
+def test_neither_padding_nor_eos_is_predicted():
+    """Training would read them as words, even if the model gives them nearly all of the probability."""
+    model, inputs = larger("rnnsearch", 0.0).train(), aligned()["net_input"]
+    with torch.no_grad():
+        model.decoder.output_projection.bias[[PAD, EOS]] = 1e3
+    previous, real = own_previous(model, inputs, 1.0), inputs["prev_output_tokens"].ne(PAD)
+    assert not previous[real].eq(PAD).any() and not previous[:, 1:].eq(EOS).any()
+
+
 @pytest.fixture
 def exact(monkeypatch):
     """Compute logarithms in float64; fairseq's are in float32."""

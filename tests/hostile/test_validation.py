@@ -30,6 +30,7 @@ REFUSED = {
     ),
     "no such metric": (["--best-checkpoint-metric", "nll"], "metric nll: .* there are bsz, loss, nll_loss, ppl"),
     "the worst BLEU": (["--eval-bleu", "--best-checkpoint-metric", "bleu"], f"would be kept: add {HIGHEST}$"),
+    "the worst chrF": (["--best-checkpoint-metric", "chrf"], f"would be kept: add {HIGHEST}$"),
     "the worst accuracy": (["--best-checkpoint-metric", "accuracy"], f"would be kept: add {HIGHEST}$"),
     "the worst word error rate": (["--best-checkpoint-metric", "wer", HIGHEST], f"wer is better the .* out {HIGHEST}$"),
     "the worst symbols": (["--best-checkpoint-metric", "ser", HIGHEST], f"ser is better the lower .* out {HIGHEST}$"),

@@ -199,6 +199,28 @@ def test_batches_in_turn_in_the_same_tensors():
     assert len(static_search._beams[model.decoder]) == 3
 
 
+def test_places_that_one_search_leaves_empty_are_used_in_the_next():
+    """The first search ends while a place of the beam is empty, and EOS takes this place in the second one."""
+    task = Task(target=dictionary(0))
+    model, eos = build("rnnsearch", task, scale=0.1).eval(), task.target_dictionary.eos()
+    model.decoder.output_projection.bias.data[eos] = -3.0
+    for longest in (0, 5):
+        found = both([model], target=task.target_dictionary, beam_size=3, max_len_b=longest, min_len=0)
+    assert all([eos] in [one["tokens"].tolist() for one in sentence] for sentence in found)
+    assert len(static_search._beams[model.decoder]) == 1
+
+
+def test_symbols_that_one_search_suppresses_come_in_the_next():
+    """Both searches use the same tensors."""
+    model = ready("dl4mt")
+    best = both([model], beam_size=3)[0][0]["tokens"].tolist()
+    words = {TARGET[symbol] for symbol in best if symbol >= TARGET.nspecial}
+    assert words
+    both([model], beam_size=3, tokens_to_suppress=sorted(words))
+    both([model], beam_size=3)
+    assert len(static_search._beams[model.decoder]) == 1
+
+
 @pytest.mark.slow
 def test_what_a_graph_has_in_it_besides_tensors():
     """Each number, of the search or of a part, needs another graph; tune sets the strength of the penalty."""

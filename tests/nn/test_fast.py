@@ -325,6 +325,17 @@ def test_what_reads_a_context_otherwise_is_not_projected():
             assert not readers(model)
 
 
+@pytest.mark.parametrize("hook", ["forward_pre", "forward", "full_backward_pre", "full_backward"])
+def test_hooks_of_a_map_run_in_training(hook):
+    """A copy that computes in another way would not run them: a step has the plain map instead."""
+    model, ran = build("rnnsearch", scale=0.5).train(), []
+    part = model.decoder.network.transition.attention.query
+    getattr(part, f"register_{hook}_hook")(lambda *given: ran.append(given))
+    source, lengths, previous = batch(target_lengths=(4, 4, 4))
+    model(source, lengths, previous)[0].sum().backward()
+    assert len(ran) == previous.size(1)
+
+
 def test_a_map_with_a_hook_or_another_map_is_not_projected():
     """Search then runs without projections, even if the first search had them."""
     for change in (

@@ -70,6 +70,8 @@ def test_a_value_of_a_wrong_type_is_refused_by_its_key(section, option):
 @pytest.mark.parametrize("section, given, message", [
     ("dataset", {"batch_size": 0}, "--batch-size 0: the number is 1 or above"),
     ("dataset", {"max_tokens": -1}, "--max-tokens -1: the number is 1 or above"),
+    ("dataset", {"batch_size_valid": 0}, "--batch-size-valid 0: the number is 1 or above"),
+    ("dataset", {"max_tokens_valid": 0}, "--max-tokens-valid 0: the number is 1 or above"),
     ("dataset", {"num_workers": -1}, "--num-workers -1: the number is 0 or above"),
     ("dataset", {"batch_size": None}, "--batch-size or --max-tokens is needed"),
     ("common", {"log_interval": 0}, "--log-interval 0: the number is 1 or above"),

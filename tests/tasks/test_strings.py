@@ -28,7 +28,17 @@ from fairseq_attnvariants.tasks import CharTranslationTask, StringDictionary, St
 from fairseq_attnvariants.tasks.exact_match import ExactMatchScorer, counts, edits
 from fairseq_attnvariants.tasks.string_dictionary import write
 from fairseq_attnvariants.tasks.string_transduction import StringTransductionConfig
-from fairseq_attnvariants.tasks.tsv import Columns, Row, Table, find_split, read_table, symbols, tags
+from fairseq_attnvariants.tasks.tsv import (
+    SEPARATORS,
+    Columns,
+    Row,
+    Table,
+    find_split,
+    never_separated,
+    read_table,
+    symbols,
+    tags,
+)
 from fairseq_attnvariants_cli.checks import DEMANDS, Subject
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.subcommands.strings import Options
@@ -803,8 +813,10 @@ def test_validation_searches_greedily():
     with pytest.raises(ConfigurationError, match="--report-accuracy logs .* of single symbols .*: leave it out"):
         subject.task.build_criterion(Namespace(**{**vars(subject.cfg.criterion), "report_accuracy": True}))
     criterion = subject.task.build_criterion(subject.cfg.criterion)
-    log = subject.task.valid_step(subject.pairs().sample, subject.model(), criterion)[2]
+    sample = subject.pairs().sample
+    log = subject.task.valid_step(sample, subject.model(), criterion)[2]
     assert subject.task.generator.beam_size == 1 and log["_strings"] == 3
+    assert sample["target"].eq(1).any() and log["_symbols"] == sample["target"].gt(2).sum()  # no padding and no EOS
 
 
 @pytest.mark.slow
@@ -953,6 +965,12 @@ def test_a_separator_that_no_string_has_is_told(tmp_path, capsys, caplog):
         StringTransductionConfig(data=str(tmp_path), target_separator="_", train_subset="train")
     )
     assert re.search(said, caplog.text)
+
+
+def test_letters_and_marks_have_no_separator_that_could_be_missing():
+    table = Table("train.tsv", [Row("talo", "talossa", ())])
+    assert not [*never_separated(table, [SEPARATORS["decomposed"]] * 2)]
+    assert len([*never_separated(table, ["_", " "])]) == 2
 
 
 def test_features_that_only_a_bar_separates_are_told(tmp_path, capsys, caplog):
