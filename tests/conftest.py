@@ -36,6 +36,7 @@ from fairseq_attnvariants.architectures.variants import VARIANTS, fill, settings
 from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.nn import attention, cells, histories, readout, windows
 from fairseq_attnvariants_cli.checks import Subject
+from fairseq_attnvariants_cli.main import main
 
 LONG = 120  # seconds after which a process is taken to hang
 TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
@@ -154,6 +155,27 @@ def batch(lengths=(5, 3, 1), target_lengths=(4, 6, 2), pad=1, eos=2, left=True, 
     return source, torch.tensor([length + 1 for length in lengths]), previous
 
 
+def gradients(model, *sizes):
+    """Return a model's outputs for a batch, with its costs' terms, and the gradients of the sum of their squares."""
+    output, extra = model(*batch(*sizes), with_cost_terms=True)
+    made = [output, *(values[0] for values in extra.values())]
+    return made, torch.autograd.grad(sum(value.square().sum() for value in made), [*model.parameters()])
+
+
+@pytest.fixture
+def refusal(capfd):
+    """A function that runs a subcommand, which refuses its arguments in one sentence, and returns this sentence."""
+
+    def run(arguments):
+        capfd.readouterr()  # of what ran before
+        assert main([*map(str, arguments)]) == 2
+        out, error = capfd.readouterr()
+        assert out == "" and error.count("\n") == 1 and error.startswith(f"fairseq-attnvariants {arguments[0]}: ")
+        return error
+
+    return run
+
+
 @pytest.fixture
 def sample():
     """The sample of a :func:`batch` that fairseq's search reads."""
@@ -267,18 +289,8 @@ def runs(binarised):
     lstm += [folder / "lstm", "--optimizer", "adam", "--lr", "0.01", "--batch-size", "8", "--max-epoch", "1", "--cpu"]
     for side in ("encoder", "decoder"):
         lstm += [f"--{side}-embed-dim", "16", f"--{side}-hidden-size", "16"]
-    corpus.run(
-        "fairseq-train",
-        *lstm,
-        "--decoder-out-embed-dim",
-        "16",
-        "--save-interval-updates",
-        "10",
-        "--seed",
-        "5",
-        "--num-workers",
-        "0",
-    )
+    lstm += ["--decoder-out-embed-dim", "16", "--save-interval-updates", "10", "--seed", "5", "--num-workers", "0"]
+    corpus.run("fairseq-train", *lstm)
     return Trained(folder, data, folder / "rnnsearch", folder / "lstm")
 
 

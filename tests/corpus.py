@@ -146,6 +146,15 @@ def train_arguments(data, save_dir, *more, arch="rnnsearch"):
     return [*map(str, arguments), "--log-format", "simple", "--num-workers", "0", *map(str, more)]
 
 
+def hydra_arguments(data, save_dir, *more, arch="rnnsearch", user_dir=USER_DIR):
+    """Return the arguments of the same fairseq-hydra-train."""
+    arguments = ["--config-dir", f"{USER_DIR}/config", "--config-name", "train", f"common.user_dir={user_dir}"]
+    arguments += [f"model.{name.lstrip('-').replace('-', '_')}={value}" for name, value in zip(SIZES[::2], SIZES[1::2])]
+    arguments += [f"task.data={data}", f"model._name={arch}", f"checkpoint.save_dir={save_dir}", "common.seed=5"]
+    arguments += ["optimization.lr=[0.01]", "optimizer.adam_betas='(0.9, 0.999)'", "dataset.batch_size=8"]
+    return [*arguments, "common.cpu=true", "dataset.num_workers=0", *more]
+
+
 def train_here(*arguments):
     """Run ``fairseq-train`` in this process, without importing torch again."""
     sys.audit("corpus.command")

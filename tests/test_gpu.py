@@ -350,17 +350,8 @@ def test_translations_are_those_of_a_cpu(data, tmp_path):
 def test_translations_by_graphs_are_those_without(data, tmp_path):
     """In stock commands the option overrides that of the checkpoint."""
     train(data, tmp_path, "rnnsearch_star", "--max-epoch", "10")
-    common = [
-        data,
-        "--user-dir",
-        USER_DIR,
-        "--path",
-        tmp_path / "checkpoint_last.pt",
-        "--max-len-b",
-        "10",
-        "--nbest",
-        "3",
-    ]
+    common = [data, "--user-dir", USER_DIR, "--path", tmp_path / "checkpoint_last.pt"]
+    common += ["--max-len-b", "10", "--nbest", "3"]
     fairseqs = ["--model-overrides", "{'cuda_graphs': False}"]
     found = []
     for more in ([], fairseqs, ["--print-alignment", "hard"], [*fairseqs, "--print-alignment", "hard"]):

@@ -103,30 +103,24 @@ def test_own_options(mine):
     assert build("dl4mt").cfg.part_args is None
 
 
-@pytest.mark.parametrize(
-    "given, kept",
-    [
-        ({}, {"decay": {"rate": 0.9}, "cosine": {"sharpness": 4.0}}),
-        (dict(part_args={"decay": {"rate": 0.25}}), {"decay": {"rate": 0.25}, "cosine": {"sharpness": 4.0}}),
-        (dict(attention_history="none"), {"cosine": {"sharpness": 4.0}}),
-        (dict(attention_history="none", attention_score="additive"), None),
-    ],
-)
+@pytest.mark.parametrize("given, kept", [
+    ({}, {"decay": {"rate": 0.9}, "cosine": {"sharpness": 4.0}}),
+    (dict(part_args={"decay": {"rate": 0.25}}), {"decay": {"rate": 0.25}, "cosine": {"sharpness": 4.0}}),
+    (dict(attention_history="none"), {"cosine": {"sharpness": 4.0}}),
+    (dict(attention_history="none", attention_score="additive"), None),
+])  # fmt: skip
 def test_own_options_are_those_of_the_architecture_where_nothing_else_is_given(given, kept):
     """Each option is looked up separately, also in the architecture's bases, and only for parts of the model."""
     found = build("mine_sharp", **given).cfg.part_args
     assert (found and json.loads(found)) == kept
 
 
-@pytest.mark.parametrize(
-    "overrides, kept",
-    [
-        ({}, {"decay": {"rate": 0.7}, "cosine": {"sharpness": 2.0}}),
-        ({"part_args": {"decay": {"rate": 0.1}}}, {"decay": {"rate": 0.1}, "cosine": {"sharpness": 2.0}}),
-        ({"part_args": '{"cosine": {"sharpness": 9.0}}'}, {"decay": {"rate": 0.7}, "cosine": {"sharpness": 9.0}}),
-        ({"attention_history": "context"}, {"cosine": {"sharpness": 2.0}}),
-    ],
-)
+@pytest.mark.parametrize("overrides, kept", [
+    ({}, {"decay": {"rate": 0.7}, "cosine": {"sharpness": 2.0}}),
+    ({"part_args": {"decay": {"rate": 0.1}}}, {"decay": {"rate": 0.1}, "cosine": {"sharpness": 2.0}}),
+    ({"part_args": '{"cosine": {"sharpness": 9.0}}'}, {"decay": {"rate": 0.7}, "cosine": {"sharpness": 9.0}}),
+    ({"attention_history": "context"}, {"cosine": {"sharpness": 2.0}}),
+])  # fmt: skip
 def test_overrides_keep_the_trained_options(overrides, kept):
     trained = build("mine", part_args={"decay": {"rate": 0.7}, "cosine": {"sharpness": 2.0}}).cfg
     cfg = OmegaConf.create({"model": {**vars(trained), "_name": "mine"}})
@@ -134,30 +128,24 @@ def test_overrides_keep_the_trained_options(overrides, kept):
     assert json.loads(cfg.model.part_args) == kept
 
 
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        (
-            dict(attention_score="cosin"),
-            r"--attention-score: unknown attention score 'cosin' \(did you mean cosine\?\)",
-        ),
-        (dict(attention_history="context+deca"), "--attention-history.*'deca'.*mean decay.*--user-dir"),
-        (dict(encoder_cell="minimall"), "--encoder-cell: unknown cell 'minimall'.*minimal"),
-        (dict(part_args="[" * 50_000), "^--part-args: JSON such as .{,300}$"),
-        (dict(part_args='{"a": ' * 50_000), "^--part-args: JSON such as .{,300}$"),
-        (dict(part_args='{"dekay": {"rate": 0.9}}'), "--part-args: the model has no component 'dekay'.*decay"),
-        (dict(part_args='{"decay": {"rat": 0.9}}'), "--part-args: decay has no option 'rat'.*rate"),
-        (dict(part_args='{"decay": {"rate": 1.5}}'), r"--part-args: decay's rate must lie in \[0, 1\), not 1.5"),
-        (dict(part_args='{"decay": {"rate": "much"}}'), "--part-args: decay's rate must be of type float"),
-        (dict(part_args='{"decay": 0.9}'), "--part-args: JSON such as"),
-        (dict(part_args="decay=0.9"), "--part-args: JSON such as"),
-        (dict(part_args={"decay": {1: 0.9}}), "--part-args: JSON such as"),
-        (dict(part_args={1: {}}), "--part-args: JSON such as"),
-        (dict(part_args={"decay": {"rate": {0.9}}}), r"decay's rate must be of type float, not \"\{0.9\}\""),
-        (dict(attention_window="diagonal", encoder_type="convolutional"), "--attention-window diagonal .* is segments"),
-        (dict(attention_score="additive", part_args='{"cosine": {}}'), "the model has no component 'cosine'"),
-    ],
-)
+@pytest.mark.parametrize("options, message", [
+    (dict(attention_score="cosin"), r"--attention-score: unknown attention score 'cosin' \(did you mean cosine\?\)"),
+    (dict(attention_history="context+deca"), "--attention-history.*'deca'.*mean decay.*--user-dir"),
+    (dict(encoder_cell="minimall"), "--encoder-cell: unknown cell 'minimall'.*minimal"),
+    (dict(part_args="[" * 50_000), "^--part-args: JSON such as .{,300}$"),
+    (dict(part_args='{"a": ' * 50_000), "^--part-args: JSON such as .{,300}$"),
+    (dict(part_args='{"dekay": {"rate": 0.9}}'), "--part-args: the model has no component 'dekay'.*decay"),
+    (dict(part_args='{"decay": {"rat": 0.9}}'), "--part-args: decay has no option 'rat'.*rate"),
+    (dict(part_args='{"decay": {"rate": 1.5}}'), r"--part-args: decay's rate must lie in \[0, 1\), not 1.5"),
+    (dict(part_args='{"decay": {"rate": "much"}}'), "--part-args: decay's rate must be of type float"),
+    (dict(part_args='{"decay": 0.9}'), "--part-args: JSON such as"),
+    (dict(part_args="decay=0.9"), "--part-args: JSON such as"),
+    (dict(part_args={"decay": {1: 0.9}}), "--part-args: JSON such as"),
+    (dict(part_args={1: {}}), "--part-args: JSON such as"),
+    (dict(part_args={"decay": {"rate": {0.9}}}), r"decay's rate must be of type float, not \"\{0.9\}\""),
+    (dict(attention_window="diagonal", encoder_type="convolutional"), "--attention-window diagonal .* is segments"),
+    (dict(attention_score="additive", part_args='{"cosine": {}}'), "the model has no component 'cosine'"),
+])  # fmt: skip
 def test_refuses(options, message):
     with pytest.raises(ConfigurationError, match=message):
         build("mine", **options)
@@ -315,17 +303,14 @@ def test_options_in_the_form_of_030_are_refused(former):
     assert "old" not in HISTORIES
 
 
-@pytest.mark.parametrize(
-    "base, table, name, meant",
-    [
-        (histories.CoverageHistory, HISTORIES, "initialize", "initialise"),
-        (histories.CoverageHistory, HISTORIES, "starts", "start"),
-        (Softmax, NORMALIZERS, "normalise", "normalize"),
-        (cells.GRUCell, cells.CELLS, "steps", "step"),
-        (TanhReadout, READOUTS, "finished", "finish"),
-        (Window, WINDOWS, "looks", "look"),
-    ],
-)
+@pytest.mark.parametrize("base, table, name, meant", [
+    (histories.CoverageHistory, HISTORIES, "initialize", "initialise"),
+    (histories.CoverageHistory, HISTORIES, "starts", "start"),
+    (Softmax, NORMALIZERS, "normalise", "normalize"),
+    (cells.GRUCell, cells.CELLS, "steps", "step"),
+    (TanhReadout, READOUTS, "finished", "finish"),
+    (Window, WINDOWS, "looks", "look"),
+])  # fmt: skip
 def test_a_method_that_is_misspelled_warns_where_it_is_registered(base, table, name, meant, monkeypatch):
     """Nothing would call it, and the base's method would be used instead."""
     monkeypatch.setattr(table, "entries", dict(table.entries))

@@ -115,41 +115,32 @@ def test_csv_has_a_header(command, tmp_path):
     assert (tmp_path / "table.csv").read_text().startswith("measure,error rate,precision,recall,file\nAER,0.16666")
 
 
-@pytest.mark.parametrize(
-    "changed, message",
-    [
-        (dict(hard="0-0\n"), "hard ends after line 1, but {folder}/gold has 2 lines"),
-        (dict(target="x y\n"), "target ends after line 1, but"),
-        (dict(gold="1-1\n1-2\n"), "gold, line 2: 0-1 is outside the sentences"),
-        (dict(hard="0-0\n1-0\n"), "hard, line 2: 1-0 is outside the sentences"),
-        (dict(soft="1.0,0 0,0\n1\n"), "soft, line 1: weights of 2 source and 2 target words, where --text has 3 and 2"),
-        (dict(gold="1-1\n0-1\n"), "gold, line 2: 0-1: words are numbered from 1"),
-        (dict(gold="1-1\n1:1\n"), "gold, line 2: '1:1' is not a link such as 0-1"),
-        (dict(hard="0-0\n0?0\n"), "hard, line 2: '0?0' is not an alignment pair"),
-        (dict(soft="0-0\n0-0\n"), "soft, line 1: '0-0' is not an attention weight"),
-    ],
-)
-def test_bad_input_is_refused(command, tmp_path, capfd, changed, message):
-    assert main(command(**changed)) == 2
-    out, error = capfd.readouterr()
-    assert out == "" and error.count("\n") == 1
-    assert message.format(folder=tmp_path) in error
+@pytest.mark.parametrize("changed, message", [
+    (dict(hard="0-0\n"), "hard ends after line 1, but {folder}/gold has 2 lines"),
+    (dict(target="x y\n"), "target ends after line 1, but"),
+    (dict(gold="1-1\n1-2\n"), "gold, line 2: 0-1 is outside the sentences"),
+    (dict(hard="0-0\n1-0\n"), "hard, line 2: 1-0 is outside the sentences"),
+    (dict(soft="1.0,0 0,0\n1\n"), "soft, line 1: weights of 2 source and 2 target words, where --text has 3 and 2"),
+    (dict(gold="1-1\n0-1\n"), "gold, line 2: 0-1: words are numbered from 1"),
+    (dict(gold="1-1\n1:1\n"), "gold, line 2: '1:1' is not a link such as 0-1"),
+    (dict(hard="0-0\n0?0\n"), "hard, line 2: '0?0' is not an alignment pair"),
+    (dict(soft="0-0\n0-0\n"), "soft, line 1: '0-0' is not an attention weight"),
+])  # fmt: skip
+def test_bad_input_is_refused(command, tmp_path, refusal, changed, message):
+    assert message.format(folder=tmp_path) in refusal(command(**changed))
     assert not (tmp_path / "table.json").exists() and len(os.listdir(tmp_path)) == 5
 
 
-def test_other_tables_and_nothing_to_compare_are_refused(command, tmp_path, capfd):
-    assert main([*command(), "--table", str(tmp_path / "table.txt")]) == 2
-    assert "must end in .csv or .json" in capfd.readouterr().err
-    assert main(["aer", str(tmp_path / "gold")]) == 2
-    assert "give --hard, --soft or both" in capfd.readouterr().err
+def test_other_tables_and_nothing_to_compare_are_refused(command, tmp_path, refusal):
+    assert "must end in .csv or .json" in refusal([*command(), "--table", str(tmp_path / "table.txt")])
+    assert "give --hard, --soft or both" in refusal(["aer", str(tmp_path / "gold")])
 
 
-def test_missing_weights_are_refused_where_gold_has_links(command, tmp_path, capfd):
-    assert main(command(soft="\n1\n")) == 2
-    assert f"soft, line 1: no weights, and {tmp_path}/gold has links there" in capfd.readouterr().err
+def test_missing_weights_are_refused_where_gold_has_links(command, tmp_path, refusal):
+    assert f"soft, line 1: no weights, and {tmp_path}/gold has links there" in refusal(command(soft="\n1\n"))
 
 
-def test_gold_links_outside_the_weights_are_refused_without_the_text(command, capfd):
+def test_gold_links_outside_the_weights_are_refused_without_the_text(command, refusal):
     arguments = command(soft="1.0,0 0,0\n1\n")
     del arguments[arguments.index("--text") : arguments.index("--table")]
-    assert main(arguments) == 2 and "gold, line 1: 2-1 is outside the sentences" in capfd.readouterr().err
+    assert "gold, line 1: 2-1 is outside the sentences" in refusal(arguments)

@@ -28,15 +28,12 @@ PIECES = {
 # ---- subwords
 
 
-@pytest.mark.parametrize(
-    "style, tokens, numbers",
-    [
-        (None, ["b@@", "a"], [0, 1]),
-        ("@@ ", ["a", "b@@", "c@@", "d", "e"], [0, 1, 1, 1, 2]),
-        ("sentencepiece", ["\u2581a", "b", "\u2581", "c", "\u2581d", "\u2581"], [0, 0, 1, 1, 2, 2]),
-        ("letter", ["a", "|", "b"], [0, 0, 1]),
-    ],
-)
+@pytest.mark.parametrize("style, tokens, numbers", [
+    (None, ["b@@", "a"], [0, 1]),
+    ("@@ ", ["a", "b@@", "c@@", "d", "e"], [0, 1, 1, 1, 2]),
+    ("sentencepiece", ["\u2581a", "b", "\u2581", "c", "\u2581d", "\u2581"], [0, 0, 1, 1, 2, 2]),
+    ("letter", ["a", "|", "b"], [0, 0, 1]),
+])  # fmt: skip
 def test_pieces_belong_to_words(style, tokens, numbers):
     assert word_numbers(tokens, style) == numbers
 
@@ -153,14 +150,14 @@ def test_links_are_those_of_fairseq(runs, tmp_path):
 
 
 @pytest.mark.parametrize("output", ["--output", "--soft"])
-def test_no_output_replaces_a_checkpoint(runs, tmp_path, capfd, output):
+def test_no_output_replaces_a_checkpoint(runs, tmp_path, refusal, output):
     """One of an ensemble, under another name."""
     path = shutil.copy(runs.rnnsearch / "checkpoint1.pt", tmp_path / "model.pt")
     (tmp_path / "link").symlink_to("model.pt")
     before = path.read_bytes()
     models = f"{runs.rnnsearch / 'checkpoint2.pt'}:{path}"
-    assert main(["align", str(runs.data), "--path", models, "--cpu", output, str(tmp_path / "link")]) == 2
-    assert f"{tmp_path / 'link'} is an input, too, and would be replaced" in capfd.readouterr().err
+    error = refusal(["align", str(runs.data), "--path", models, "--cpu", output, str(tmp_path / "link")])
+    assert f"{tmp_path / 'link'} is an input, too, and would be replaced" in error
     assert path.read_bytes() == before and len(os.listdir(tmp_path)) == 2
 
 
@@ -235,39 +232,33 @@ def test_words_for_a_model_of_subwords_are_remarked_on(tmp_path, capfd):
 
 
 class TestBadInput:
-    def refused(self, line, capfd):
-        assert main(line) == 2
-        error = capfd.readouterr().err
-        assert error.startswith("fairseq-attnvariants align: ") and error.count("\n") == 1
-        return error
-
     @pytest.fixture(autouse=True)
     def nothing_written(self, tmp_path):
         yield
         assert not (tmp_path / "hard").exists() and not (tmp_path / "soft").exists()
 
-    def test_unequal_files(self, runs, tmp_path, capfd):
+    def test_unequal_files(self, runs, tmp_path, refusal):
         (tmp_path / "short").write_text("ant\n")
         path = runs.rnnsearch / "checkpoint_best.pt"
         line = arguments(runs, tmp_path, path, "--reference", tmp_path / "short")
-        assert "short ends after line 1, but" in self.refused(line, capfd)
+        assert "short ends after line 1, but" in refusal(line)
 
-    def test_a_long_sentence(self, runs, tmp_path, capfd):
+    def test_a_long_sentence(self, runs, tmp_path, refusal):
         for name in ("source", "reference"):
             (tmp_path / name).write_text("ant\n" + "ant " * 1024 + "\n")
         files = ["--source", tmp_path / "source", "--reference", tmp_path / "reference"]
         line = arguments(runs, tmp_path, runs.rnnsearch / "checkpoint_best.pt", *files)
-        assert "source, line 2: 1025 source tokens, EOS included, but" in self.refused(line, capfd)
+        assert "source, line 2: 1025 source tokens, EOS included, but" in refusal(line)
 
     @pytest.mark.parametrize("content", [None, b"", b"no checkpoint"])
-    def test_no_checkpoint(self, runs, tmp_path, capfd, content):
+    def test_no_checkpoint(self, runs, tmp_path, refusal, content):
         path = tmp_path / "checkpoint.pt"
         if content is not None:
             path.write_bytes(content)
-        refusal = self.refused(arguments(runs, tmp_path, path), capfd)
-        assert "checkpoint.pt cannot be loaded" in refusal or "checkpoint.pt: not loaded: it is damaged" in refusal
+        error = refusal(arguments(runs, tmp_path, path))
+        assert "checkpoint.pt cannot be loaded" in error or "checkpoint.pt: not loaded: it is damaged" in error
 
-    def test_other_dictionaries(self, runs, tmp_path, capfd):
+    def test_other_dictionaries(self, runs, tmp_path, refusal):
         shutil.copytree(runs.data, tmp_path / "other")
         for side in ("xx", "yy"):
             dictionary = tmp_path / "other" / f"dict.{side}.txt"
@@ -275,35 +266,35 @@ class TestBadInput:
             dictionary.write_text("".join(lines[::-1]))
         line = arguments(runs, tmp_path, runs.rnnsearch / "checkpoint_best.pt")
         line[1] = str(tmp_path / "other")
-        assert "another source dictionary" in self.refused(line, capfd)
+        assert "another source dictionary" in refusal(line)
 
-    def test_a_model_without_attention(self, runs, tmp_path, capfd, monkeypatch):
+    def test_a_model_without_attention(self, runs, tmp_path, refusal, monkeypatch):
         from fairseq_attnvariants.models.attention_rnn import AttentionRNNModel
 
         forward = AttentionRNNModel.forward
         monkeypatch.setattr(AttentionRNNModel, "forward", lambda *args, **more: (forward(*args, **more)[0], {}))
         line = arguments(runs, tmp_path, runs.rnnsearch / "checkpoint_best.pt")
-        assert "the model returns no 'attn' with the logits" in self.refused(line, capfd)
+        assert "the model returns no 'attn' with the logits" in refusal(line)
 
-    def test_a_reference_alone(self, runs, tmp_path, capfd):
+    def test_a_reference_alone(self, runs, tmp_path, refusal):
         line = arguments(runs, tmp_path, runs.rnnsearch / "checkpoint_best.pt")
         place = line.index("--source")
-        assert "--reference needs --source" in self.refused([*line[:place], *line[place + 2 :]], capfd)
+        assert "--reference needs --source" in refusal([*line[:place], *line[place + 2 :]])
         place = line.index("--reference")
-        assert "--source needs --reference" in self.refused([*line[:place], *line[place + 2 :]], capfd)
+        assert "--source needs --reference" in refusal([*line[:place], *line[place + 2 :]])
 
-    def test_a_missing_checkpoint_is_not_blamed_on_the_data(self, runs, tmp_path, capfd):
+    def test_a_missing_checkpoint_is_not_blamed_on_the_data(self, runs, tmp_path, refusal):
         line = arguments(runs, tmp_path, tmp_path / "nowhere.pt")
-        assert self.refused(line, capfd).endswith("nowhere.pt cannot be loaded: No such file or directory\n")
+        assert refusal(line).endswith("nowhere.pt cannot be loaded: No such file or directory\n")
 
-    def test_a_missing_split(self, runs, tmp_path, capfd):
+    def test_a_missing_split(self, runs, tmp_path, refusal):
         line = arguments(runs, tmp_path, runs.rnnsearch / "checkpoint_best.pt", "--gen-subset", "nowhere")
         del line[line.index("--source") : line.index("--output")]
-        assert "split 'nowhere' cannot be loaded" in self.refused(line, capfd)
+        assert "split 'nowhere' cannot be loaded" in refusal(line)
 
-    def test_an_output_that_cannot_be_written(self, runs, tmp_path, capfd):
+    def test_an_output_that_cannot_be_written(self, runs, tmp_path, refusal):
         line = arguments(runs, tmp_path, runs.rnnsearch / "checkpoint_best.pt", "--soft", tmp_path / "no" / "soft")
-        assert "soft cannot be written" in self.refused(line, capfd)
+        assert "soft cannot be written" in refusal(line)
         assert os.listdir(tmp_path) == []
 
 
@@ -311,7 +302,7 @@ class TestBadInput:
     "kept, message", [(0, "line 3: no symbol, not even that"), (-1, "line 3: the {} has no end of")]
 )
 @pytest.mark.parametrize("side,name", [("xx", "source"), ("yy", "target")])
-def test_a_sentence_without_an_end_is_refused(runs, tmp_path, capfd, side, name, kept, message):
+def test_a_sentence_without_an_end_is_refused(runs, tmp_path, refusal, side, name, kept, message):
     """Other programs write an empty line to an index like this; every subcommand must refuse it."""
     shutil.copytree(runs.data, tmp_path / "bin")
     path = str(tmp_path / "bin" / f"test.xx-yy.{side}")
@@ -322,5 +313,4 @@ def test_a_sentence_without_an_end_is_refused(runs, tmp_path, capfd, side, name,
     builder.finalize(f"{path}.idx")
     paths = ["--path", str(runs.rnnsearch / "checkpoint_best.pt"), "--cpu"]
     for command in (["align"], ["eos", "--forced"], ["tune", "--gen-subset", "test"]):
-        assert main([*command, str(tmp_path / "bin"), *paths]) == 2
-        assert message.format(name) in capfd.readouterr().err
+        assert message.format(name) in refusal([*command, str(tmp_path / "bin"), *paths])

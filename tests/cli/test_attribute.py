@@ -275,10 +275,9 @@ def test_own_translations_are_attributed(command, capsys):
     (["--steps", "0"], "argument --steps: 0 is not at least 1"),
     (["--line", "1000"], "and no line 1000"),
 ])  # fmt: skip
-def test_what_does_not_go_together_is_refused(command, tmp_path, capfd, more, message):
+def test_what_does_not_go_together_is_refused(command, tmp_path, refusal, more, message):
     pytest.importorskip("matplotlib")
-    assert main([*command, *more]) == 2
-    error = capfd.readouterr().err
+    error = refusal([*command, *more])
     assert message in error and list(tmp_path.iterdir()) == []
 
 

@@ -147,26 +147,20 @@ def whole_numbers(state):
     state["model"][name] = state["model"][name].long()
 
 
-@pytest.mark.parametrize(
-    "change, message",
-    [
-        (lambda state: state["cfg"]["model"].update(attention_history="context"), "option attention_history is"),
-        (lambda state: state["cfg"]["model"].update(_name="dl4mt", attention_dim=3), "option arch is 'dl4mt' in one"),
-        (lambda state: state["model"][FINGERPRINT].add_(1), "different dictionaries (encoder)"),
-        (lambda state: state["model"].update(extra=torch.zeros(1)), "only one has the parameter extra"),
-        (
-            lambda state: state["model"].update({"decoder.output_projection.bias": torch.zeros(1)}),
-            "decoder.output_projection.bias is (1,) in one and",
-        ),
-        (whole_numbers, "decoder.output_projection.bias is of torch.int64 in one and of torch.float32 in the other"),
-    ],
-)
-def test_checkpoints_that_differ_are_refused(runs, tmp_path, capfd, change, message):
+@pytest.mark.parametrize("change, message", [
+    (lambda state: state["cfg"]["model"].update(attention_history="context"), "option attention_history is"),
+    (lambda state: state["cfg"]["model"].update(_name="dl4mt", attention_dim=3), "option arch is 'dl4mt' in one"),
+    (lambda state: state["model"][FINGERPRINT].add_(1), "different dictionaries (encoder)"),
+    (lambda state: state["model"].update(extra=torch.zeros(1)), "only one has the parameter extra"),
+    (lambda state: state["model"].update({"decoder.output_projection.bias": torch.zeros(1)}),
+        "decoder.output_projection.bias is (1,) in one and"),
+    (whole_numbers, "decoder.output_projection.bias is of torch.int64 in one and of torch.float32 in the other"),
+])  # fmt: skip
+def test_checkpoints_that_differ_are_refused(runs, tmp_path, refusal, change, message):
     other = changed(runs.rnnsearch / "checkpoint2.pt", tmp_path / "other.pt", change)
     output = tmp_path / "average.pt"
-    assert main(["average", other, str(runs.rnnsearch / "checkpoint1.pt"), "--output", str(output)]) == 2
-    error = capfd.readouterr().err
-    assert "cannot be averaged" in error and message in error and error.count("\n") == 1
+    error = refusal(["average", other, str(runs.rnnsearch / "checkpoint1.pt"), "--output", str(output)])
+    assert "cannot be averaged" in error and message in error
     assert os.listdir(tmp_path) == ["other.pt"]
 
 
@@ -190,27 +184,23 @@ def test_what_is_no_plain_data_is_not_loaded(tmp_path):
     assert not (tmp_path / "exploded").exists()
 
 
-@pytest.mark.parametrize(
-    "more, message",
-    [
-        ([], "name the checkpoints, or give --folder and one of --last and --best"),
-        (["--folder", "nowhere", "--last", "2"], "--folder nowhere: there is no such folder"),
-        (["--folder", "nowhere", "--best", "2"], "--folder nowhere: there is no such folder"),
-        (["--folder", os.path.dirname(__file__), "--last", "2"], "has 0 checkpoints saved by epochs, and 2 are asked"),
-        (["--folder", ".", "--best", "2", "--by", "updates"], "--by is the unit of --last: give --last, too"),
-        (["--folder", "nowhere"], "name the checkpoints, or give --folder"),
-        (["nowhere.pt", "./nowhere.pt"], "nowhere.pt is given twice: leave one out"),
-        (["nowhere.pt"], "nowhere.pt cannot be loaded: No such file or directory"),
-        (["."], ". cannot be loaded: Is a directory"),
-    ],
-)
-def test_bad_input_is_refused(tmp_path, capfd, more, message):
-    assert main(["average", *more, "--output", str(tmp_path / "average.pt")]) == 2
-    error = capfd.readouterr().err
-    assert message in error and error.count("\n") == 1 and os.listdir(tmp_path) == []
+@pytest.mark.parametrize("more, message", [
+    ([], "name the checkpoints, or give --folder and one of --last and --best"),
+    (["--folder", "nowhere", "--last", "2"], "--folder nowhere: there is no such folder"),
+    (["--folder", "nowhere", "--best", "2"], "--folder nowhere: there is no such folder"),
+    (["--folder", os.path.dirname(__file__), "--last", "2"], "has 0 checkpoints saved by epochs, and 2 are asked"),
+    (["--folder", ".", "--best", "2", "--by", "updates"], "--by is the unit of --last: give --last, too"),
+    (["--folder", "nowhere"], "name the checkpoints, or give --folder"),
+    (["nowhere.pt", "./nowhere.pt"], "nowhere.pt is given twice: leave one out"),
+    (["nowhere.pt"], "nowhere.pt cannot be loaded: No such file or directory"),
+    (["."], ". cannot be loaded: Is a directory"),
+])  # fmt: skip
+def test_bad_input_is_refused(tmp_path, refusal, more, message):
+    error = refusal(["average", *more, "--output", str(tmp_path / "average.pt")])
+    assert message in error and os.listdir(tmp_path) == []
 
 
-def test_the_mean_replaces_none_of_its_checkpoints(runs, tmp_path, capfd):
+def test_the_mean_replaces_none_of_its_checkpoints(runs, tmp_path, refusal):
     """A checkpoint would lose the state of its optimizer."""
     for k in (1, 2):
         shutil.copy(runs.rnnsearch / f"checkpoint{k}.pt", tmp_path)
@@ -219,8 +209,8 @@ def test_the_mean_replaces_none_of_its_checkpoints(runs, tmp_path, capfd):
     named = [str(tmp_path / f"checkpoint{k}.pt") for k in (1, 2)]
     for inputs in (named, ["--folder", str(tmp_path), "--last", "2"], ["--folder", str(tmp_path), "--best", "2"]):
         for output in (named[0], str(tmp_path / "link.pt")):
-            assert main(["average", *inputs, "--output", output]) == 2
-            assert f"{output} is an input, too, and would be replaced" in capfd.readouterr().err
+            error = refusal(["average", *inputs, "--output", output])
+            assert f"{output} is an input, too, and would be replaced" in error
             assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     assert main(["average", *named, "--output", str(tmp_path / "checkpoint_mean.pt")]) == 0
 

@@ -54,11 +54,11 @@ def test_a_picture(tmp_path):
     assert "<svg" in picture.read_text()
 
 
-def test_a_picture_is_named_after_its_format(translations, tmp_path, monkeypatch, capsys):
+def test_a_picture_is_named_after_its_format(translations, tmp_path, monkeypatch, refusal):
     monkeypatch.chdir(tmp_path)
     for name in ("svg", "a.gif", "svg/png"):
-        assert main(["draw", str(translations), "--plot", name]) == 2
-        assert f"{name}: the name of a picture must end in .png, .svg or .pdf" in capsys.readouterr().err
+        error = refusal(["draw", str(translations), "--plot", name])
+        assert f"{name}: the name of a picture must end in .png, .svg or .pdf" in error
     assert [*tmp_path.iterdir()] == [translations]
 
 
@@ -92,25 +92,22 @@ def test_a_space_within_a_feature_ends_no_word():
     json.dumps({**FOUND, "source": ["a", " ", "</s>"], "n_best": [{**ONE, "word_attention": [[1]] * 5}]}),
     "[" * 100_000,
 ])  # fmt: skip
-def test_other_text_is_refused_in_a_sentence(tmp_path, capsys, line):
+def test_other_text_is_refused_in_a_sentence(tmp_path, refusal, line):
     path = tmp_path / "text"
     path.write_text(f"{line}\n")
-    assert main(["draw", str(path)]) == 2
-    assert capsys.readouterr().err == (
+    assert refusal(["draw", str(path)]) == (
         f"fairseq-attnvariants draw: {path}, line 1, is not what translate.py --attention writes: give it that option\n"
     )
 
 
-def test_a_line_without_a_translation(translations, tmp_path, capsys):
+def test_a_line_without_a_translation(translations, tmp_path, refusal):
     for line, why in ((2, "line 2, has no translation: it is too long"), (3, "has no line 3: --line is too large")):
         picture = tmp_path / "picture.png"
-        assert main(["draw", str(translations), "--line", str(line), "--plot", str(picture)]) == 2
-        error = capsys.readouterr().err
-        assert why in error and error.count("\n") == 1 and not picture.exists()
+        error = refusal(["draw", str(translations), "--line", str(line), "--plot", str(picture)])
+        assert why in error and not picture.exists()
 
 
-def test_an_empty_text(tmp_path, capsys):
+def test_an_empty_text(tmp_path, refusal):
     """The first line is the default, so that no ``--line`` is to blame."""
     (tmp_path / "text").touch()
-    assert main(["draw", str(tmp_path / "text")]) == 2
-    assert capsys.readouterr().err == f"fairseq-attnvariants draw: {tmp_path / 'text'} is empty\n"
+    assert refusal(["draw", str(tmp_path / "text")]) == f"fairseq-attnvariants draw: {tmp_path / 'text'} is empty\n"

@@ -63,18 +63,12 @@ def system(name, count=1, **options):
     return System("a.pt", Task(), [build(name, **options) for _ in range(count)], torch.device("cpu"))
 
 
-@pytest.mark.parametrize(
-    "name, names",
-    [
-        (
-            "adaptive_gru",
-            {"source": ["g forward", "g backward"], "target": ["g before attention", "g after attention"]},
-        ),
-        ("context_gate", {"target": ["z after attention"]}),
-        ("adaptive_output", {"target": ["alpha_s", "alpha_y", "alpha_c"]}),
-        ("conddec", {"target": ["condition left"]}),
-    ],
-)
+@pytest.mark.parametrize("name, names", [
+    ("adaptive_gru", {"source": ["g forward", "g backward"], "target": ["g before attention", "g after attention"]}),
+    ("context_gate", {"target": ["z after attention"]}),
+    ("adaptive_output", {"target": ["alpha_s", "alpha_y", "alpha_c"]}),
+    ("conddec", {"target": ["condition left"]}),
+])  # fmt: skip
 def test_a_model_may_have_one_of_the_parts(name, names):
     assert gate_names(gates_of(system(name))) == names
 
@@ -280,18 +274,15 @@ def test_a_generated_target(runs, gated, tmp_path):
     assert values(runs, tmp_path, gated, "--reference", tmp_path / "hypotheses") == records
 
 
-def test_what_is_there_is_reported(runs, gated, tmp_path, monkeypatch, capfd):
+def test_what_is_there_is_reported(runs, gated, tmp_path, monkeypatch, capfd, refusal):
     monkeypatch.setattr(
         "fairseq_attnvariants_cli.systems.gated.gates_of", lambda system: [*encoder_gates(system.model.encoder)]
     )
     assert "alpha_s" not in values(runs, tmp_path, gated)[0] and "target word" not in capfd.readouterr().out
     for option in ("--target-tags", "--target-table"):
-        assert main(arguments(runs, gated, option, tmp_path / "x.csv")) == 2
-        error = capfd.readouterr().err
-        assert (
-            f"{option}: the model of {gated} has no gates in the decoder's cells" in error
-            and not (tmp_path / "x.csv").exists()
-        )
+        error = refusal(arguments(runs, gated, option, tmp_path / "x.csv"))
+        assert f"{option}: the model of {gated} has no gates in the decoder's cells" in error
+        assert not (tmp_path / "x.csv").exists()
 
 
 def test_the_picture_shows_words_and_gates():
@@ -311,21 +302,16 @@ def test_the_picture_is_of_the_line(runs, gated, tmp_path):
     assert picture.count("<!-- zebra -->") == picture.count("<!-- yak -->") == 2
 
 
-@pytest.mark.parametrize(
-    "more, message",
-    [
-        (["--line", "2"], "--line needs a picture: give --plot, too"),
-        (["--line", "13", "--plot", "x.png"], "test.xx has lines 1 to 12, and no line 13"),
-        (["--limit", "-1"], "argument --limit: -1 is not at least 0"),
-        (["--generate"], "give --reference or --generate, not both"),
-        (["--source-table", "x.txt"], "x.txt: the name of a table must end in"),
-        (["--plot", "x.gif"], "must end in .png, .svg or .pdf"),
-    ],
-)
-def test_bad_input_is_refused(runs, gated, tmp_path, capfd, more, message):
-    assert main(arguments(runs, gated, "--values", tmp_path / "values", *more)) == 2
-    error = capfd.readouterr().err
-    assert error.startswith("fairseq-attnvariants gates: ") and error.count("\n") == 1 and message in error
+@pytest.mark.parametrize("more, message", [
+    (["--line", "2"], "--line needs a picture: give --plot, too"),
+    (["--line", "13", "--plot", "x.png"], "test.xx has lines 1 to 12, and no line 13"),
+    (["--limit", "-1"], "argument --limit: -1 is not at least 0"),
+    (["--generate"], "give --reference or --generate, not both"),
+    (["--source-table", "x.txt"], "x.txt: the name of a table must end in"),
+    (["--plot", "x.gif"], "must end in .png, .svg or .pdf"),
+])  # fmt: skip
+def test_bad_input_is_refused(runs, gated, tmp_path, refusal, more, message):
+    assert message in refusal(arguments(runs, gated, "--values", tmp_path / "values", *more))
     assert os.listdir(tmp_path) == []
 
 
@@ -339,9 +325,9 @@ def test_tags_that_do_not_match_are_refused(runs, gated, tmp_path, capfd):
     assert expected in capfd.readouterr().err and os.listdir(tmp_path) == ["tags"]
 
 
-def test_a_plain_model_is_refused(runs, tmp_path, capfd):
-    assert main(arguments(runs, runs.rnnsearch / "checkpoint_best.pt", "--values", tmp_path / "values")) == 2
-    assert "the model has neither gates in the encoder" in capfd.readouterr().err and os.listdir(tmp_path) == []
+def test_a_plain_model_is_refused(runs, tmp_path, refusal):
+    error = refusal(arguments(runs, runs.rnnsearch / "checkpoint_best.pt", "--values", tmp_path / "values"))
+    assert "the model has neither gates in the encoder" in error and os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("name", ["ava", "char2char"])

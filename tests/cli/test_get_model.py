@@ -37,11 +37,10 @@ def test_the_whole_model_arrives(models, tmp_path, address, capsys):
 
 @pytest.mark.parametrize("name", CONTENT)
 @pytest.mark.parametrize("other", [b"", b"x", b"model and more"])
-def test_another_file_is_refused(models, tmp_path, name, other, capsys):
+def test_another_file_is_refused(models, tmp_path, name, other, refusal):
     (models / "ja-en" / name).write_bytes(other)
-    assert main(["get-model", "ja-en", "--from", models.as_uri(), "--output", "here"]) == 2
-    error = capsys.readouterr().err
-    assert f"ja-en/{name} is not the file of version " in error and error.count("\n") == 1
+    error = refusal(["get-model", "ja-en", "--from", models.as_uri(), "--output", "here"])
+    assert f"ja-en/{name} is not the file of version " in error
     assert [path.name for path in tmp_path.iterdir()] == ["models"]
 
 
@@ -51,20 +50,16 @@ def test_another_file_is_refused(models, tmp_path, name, other, capsys):
     ("nothing://here", "--from: nothing://here/ja-en/manifest.json cannot be read (<urlopen error unknown url type"),
     ("https://", "--from: https:/ja-en/manifest.json cannot be read ("),
 ])  # fmt: skip
-def test_a_place_without_models_is_refused(models, tmp_path, place, why, capsys):
-    assert main(["get-model", "ja-en", "--from", place]) == 2
-    error = capsys.readouterr().err
-    assert why in error and error.count("\n") == 1
+def test_a_place_without_models_is_refused(models, tmp_path, place, why, refusal):
+    assert why in refusal(["get-model", "ja-en", "--from", place])
     assert [path.name for path in tmp_path.iterdir()] == ["models"]
 
 
-def test_options_are_refused_before_anything_is_read(models, capsys):
+def test_options_are_refused_before_anything_is_read(models, refusal):
     (models.parent / "ja-en").mkdir()
     for line, why in (
         ("get-model ja-en --from models", "ja-en exists already: name another folder, or remove it"),
         ("get-model de-en --from models", "invalid choice: 'de-en' (choose from"),
         ("get-model ja-en", "the following arguments are required: --from"),
     ):
-        assert main(line.split()) == 2
-        error = capsys.readouterr().err
-        assert why in error and error.count("\n") == 1
+        assert why in refusal(line.split())

@@ -34,14 +34,6 @@ def parallel(tmp_path):
     return write
 
 
-def refused(arguments, capfd):
-    """Return the message with which the command refuses its arguments."""
-    assert main(arguments) == 2
-    out, err = capfd.readouterr()
-    assert out == "" and err.count("\n") == 1
-    return err
-
-
 # ---- alignments
 
 
@@ -119,15 +111,12 @@ def test_table_survives_a_round_trip(tmp_path_factory, words):
     assert read_lexicon(path) == words
 
 
-@pytest.mark.parametrize(
-    "text, message",
-    [
-        ("a\tx\nb\n", "line 2: not a source and a target word"),
-        ("a\tx\nb\t\n", "line 2: not a source and a target word"),
-        ("a\tx\n\ty\n", "line 2: not a source and a target word"),
-        ("a\tx\na\ty\n", "line 2: 'a' comes a second time: keep one, or run lexicon without --candidates"),
-    ],
-)
+@pytest.mark.parametrize("text, message", [
+    ("a\tx\nb\n", "line 2: not a source and a target word"),
+    ("a\tx\nb\t\n", "line 2: not a source and a target word"),
+    ("a\tx\n\ty\n", "line 2: not a source and a target word"),
+    ("a\tx\na\ty\n", "line 2: 'a' comes a second time: keep one, or run lexicon without --candidates"),
+])  # fmt: skip
 def test_malformed_tables_are_refused(tmp_path, text, message):
     (tmp_path / "table").write_text(text)
     with pytest.raises(UserError, match=message):
@@ -258,30 +247,27 @@ def test_subcommand_reads_alignments_from_standard_input(parallel, tmp_path, mon
     assert (tmp_path / "table").read_text() == "a\tx\t1\t1.0000\n"
 
 
-@pytest.mark.parametrize(
-    "source, target, links, message",
-    [
-        ("a\nb\n", "x\n", "0-0\n0-0\n", "target ends after line 1, but {folder}/source has 2 lines"),
-        ("a\n", "x\ny\n", "0-0\n", "source ends after line 1, but {folder}/target has 2 lines"),
-        ("a\n", "x\n", "", "links ends after line 0, but {folder}/source has 1 lines"),
-        ("a\nb\n", "x\ny\n", "0-0\n0:0\n", "links, line 2: '0:0' is not an alignment pair"),
-        ("a\nb c\n", "x\ny\n", "0-0\n1-1\n", "links, line 2: 1-1 is outside the sentences, which have 2 and 1 words"),
-        ("", "", "", "source is empty"),
-    ],
-)
-def test_bad_input_is_refused(parallel, tmp_path, capfd, source, target, links, message):
-    error = refused(parallel(source, target, links), capfd)
+@pytest.mark.parametrize("source, target, links, message", [
+    ("a\nb\n", "x\n", "0-0\n0-0\n", "target ends after line 1, but {folder}/source has 2 lines"),
+    ("a\n", "x\ny\n", "0-0\n", "source ends after line 1, but {folder}/target has 2 lines"),
+    ("a\n", "x\n", "", "links ends after line 0, but {folder}/source has 1 lines"),
+    ("a\nb\n", "x\ny\n", "0-0\n0:0\n", "links, line 2: '0:0' is not an alignment pair"),
+    ("a\nb c\n", "x\ny\n", "0-0\n1-1\n", "links, line 2: 1-1 is outside the sentences, which have 2 and 1 words"),
+    ("", "", "", "source is empty"),
+])  # fmt: skip
+def test_bad_input_is_refused(parallel, tmp_path, refusal, source, target, links, message):
+    error = refusal(parallel(source, target, links))
     assert error.startswith(f"fairseq-attnvariants lexicon: {tmp_path}/")
     assert message.format(folder=tmp_path) in error
     assert not (tmp_path / "table").exists() and len(os.listdir(tmp_path)) == 3
 
 
-def test_missing_and_unwritable_files_are_refused(parallel, tmp_path, capfd):
+def test_missing_and_unwritable_files_are_refused(parallel, tmp_path, refusal):
     arguments = parallel("a\n", "x\n", "0-0\n")
-    assert "nowhere cannot be read: No such file" in refused([*arguments, "--alignments", "nowhere"], capfd)
-    assert "nowhere/table cannot be written: No such file" in refused([*arguments, "--output", "nowhere/table"], capfd)
+    assert "nowhere cannot be read: No such file" in refusal([*arguments, "--alignments", "nowhere"])
+    assert "nowhere/table cannot be written: No such file" in refusal([*arguments, "--output", "nowhere/table"])
     for folder in (str(tmp_path), f"{tmp_path}/new/"):
-        assert "cannot be written: Is a directory" in refused([*arguments, "--output", folder], capfd)
+        assert "cannot be written: Is a directory" in refusal([*arguments, "--output", folder])
 
 
 def test_a_link_that_is_given_twice_counts_once():
@@ -289,11 +275,11 @@ def test_a_link_that_is_given_twice_counts_once():
     assert links == [[(0, 0), (1, 0)], []]
 
 
-def test_a_missing_aligner_is_refused(parallel, monkeypatch, capfd):
-    monkeypatch.setitem(__import__("sys").modules, "eflomal", None)
+def test_a_missing_aligner_is_refused(parallel, monkeypatch, refusal):
+    monkeypatch.setitem(sys.modules, "eflomal", None)
     arguments = parallel("a\n", "x\n", "0-0\n")
     del arguments[3:5]
-    assert 'pip install "eflomal>=2"' in refused(arguments, capfd)
+    assert 'pip install "eflomal>=2"' in refusal(arguments)
 
 
 @pytest.mark.commands
@@ -323,7 +309,7 @@ def test_a_line_that_ends_in_a_colon_is_told_with_the_next_one():
     "links generated --output generated",
     "replace-unk generated --source x --output generated",
 ])  # fmt: skip
-def test_no_output_replaces_an_input(command, tmp_path, monkeypatch, capsys):
+def test_no_output_replaces_an_input(command, tmp_path, monkeypatch, refusal):
     """The text would be lost; a link to it is the same file."""
     monkeypatch.chdir(tmp_path)
     for name in ("a", "b", "b.csv"):
@@ -335,8 +321,7 @@ def test_no_output_replaces_an_input(command, tmp_path, monkeypatch, capsys):
     (tmp_path / "generated").write_text("S-0\tx\nT-0\ty\nH-0\t-1\ty\nD-0\t-1\ty\nP-0\t-1 -1\nA-0\t0-0\n")
     before = {path.name: path.read_text() for path in tmp_path.iterdir()}
     for _ in range(2):
-        assert main(command.split()) == 2
-        assert "is an input, too, and would be replaced: name another file" in capsys.readouterr().err
+        assert "is an input, too, and would be replaced: name another file" in refusal(command.split())
         assert {path.name: path.read_text() for path in tmp_path.iterdir()} == before
     # what an earlier command has read is no input of this one
     assert main(["lexicon", "b", "b.csv", "--alignments", "links", "--output", "a"]) == 0

@@ -75,19 +75,13 @@ def test_links_are_those_of_align(runs, tmp_path):
     assert (tmp_path / "forced").read_text().split("\n")[:-1] == found and any(found)
 
 
-@pytest.mark.parametrize(
-    "old, new, message",
-    [
-        ("A-3\t2-0 0-1 1-2\n", "", "H-3 has no A- line: run fairseq-generate with --print-alignment; or was its "),
-        (
-            "H-3\t-0.5\tx@@ y z",
-            "H-3\t-0.5\txy z",
-            "the A- line of H-3 is not about its tokens: run fairseq-generate without --remove-bpe",
-        ),  # joined by fairseq
-        ("S-0\ta b@@ c", "S-0\ta b@@", "or has the source text a <s>, </s> or <pad>, which fairseq does not print?"),
-        (GENERATED, "nothing\n", "it is not what fairseq-generate prints"),
-    ],
-)
+@pytest.mark.parametrize("old, new, message", [
+    ("A-3\t2-0 0-1 1-2\n", "", "H-3 has no A- line: run fairseq-generate with --print-alignment; or was its "),
+    ("H-3\t-0.5\tx@@ y z", "H-3\t-0.5\txy z",
+        "the A- line of H-3 is not about its tokens: run fairseq-generate without --remove-bpe"),  # joined by fairseq
+    ("S-0\ta b@@ c", "S-0\ta b@@", "or has the source text a <s>, </s> or <pad>, which fairseq does not print?"),
+    (GENERATED, "nothing\n", "it is not what fairseq-generate prints"),
+])  # fmt: skip
 def test_bad_input_is_refused(tmp_path, capfd, old, new, message):
     assert old in GENERATED and links(tmp_path, GENERATED.replace(old, new)) == 2
     error = capfd.readouterr().err
@@ -96,9 +90,9 @@ def test_bad_input_is_refused(tmp_path, capfd, old, new, message):
 
 
 @pytest.mark.parametrize("subcommand", [["links"], ["replace-unk", "--source", os.devnull]])
-def test_characters_are_not_words(tmp_path, capsys, subcommand):
+def test_characters_are_not_words(tmp_path, refusal, subcommand):
     """Alignments of a model on characters count characters; an UNK is one."""
     lines = "S-0\ta b c\nH-0\t-1\tx<unk> z\nP-0\t-1 -1 -1 -1 -1\nA-0\t0-0 2-1 3-2 4-3\n"
     (tmp_path / "generated").write_text(lines)
-    assert main([*subcommand, str(tmp_path / "generated")]) == 2
-    assert "generated is of a model on characters, whose A- lines count characters" in capsys.readouterr().err
+    error = refusal([*subcommand, str(tmp_path / "generated")])
+    assert "generated is of a model on characters, whose A- lines count characters" in error

@@ -22,22 +22,9 @@ from fairseq_attnvariants_cli.text.files import write_whole
 FOLDER = Path(fairseq_attnvariants_cli.__file__).parent
 MODULES = {subcommand: subcommand.replace("-", "_") for subcommand in SUBCOMMANDS}
 ON_MODELS = [
-    "align",
-    "attention",
-    "attribute",
-    "average",
-    "check",
-    "eos",
-    "export",
-    "gates",
-    "hallucinate",
-    "import-nematus",
-    "neighbours",
-    "results",
-    "similarity",
-    "strings",
-    "tune",
-]
+    "align", "attention", "attribute", "average", "check", "eos", "export", "gates", "hallucinate", "import-nematus",
+    "neighbours", "results", "similarity", "strings", "tune",
+]  # fmt: skip
 ELSEWHERE = ["get-model"]  # it needs a model: tests/cli/test_get_model.py
 SHOWN = '{"text": "x y", "source": ["a", "</s>"], "n_best": [{"text": "x", "symbols": ["x"], "attention": [[1, 0]]}]}\n'
 GENERATED = "S-0\ta b\nT-0\tx y\nH-0\t-1\tx <unk>\nP-0\t-1 -1 -1\nA-0\t0-0 1-1\n"
@@ -275,18 +262,17 @@ def test_options_are_refused_in_one_sentence(capfd, line, message):
     assert out == "" and message in error and error.count("\n") == 1
 
 
-def test_out_of_memory_is_one_sentence(here, capfd, monkeypatch):
+def test_out_of_memory_is_one_sentence(here, refusal, monkeypatch):
     for error in (MemoryError("Unable to allocate 8 PiB"), RuntimeError("CUDA out of memory. Tried 2 GiB")):
 
         def fails(*_, error=error):
             raise error
 
         monkeypatch.setattr("fairseq_attnvariants_cli.subcommands.score.scores", fails)
-        assert main(["score", "source", "--reference", "target"]) == 2
-        assert f"score: {error}: reduce --bootstrap\n" in capfd.readouterr().err
+        assert f"score: {error}: reduce --bootstrap\n" in refusal(["score", "source", "--reference", "target"])
         monkeypatch.setattr("fairseq_attnvariants_cli.subcommands.average.run", fails)
-        assert main(["average", "one.pt", "two.pt", "--output", "mean.pt"]) == 2
-        assert capfd.readouterr().err.endswith(f"average: {error}\n")  # average has no such option
+        said = refusal(["average", "one.pt", "two.pt", "--output", "mean.pt"])
+        assert said.endswith(f"average: {error}\n")  # average has no such option
     with pytest.raises(RuntimeError, match="other"):
         monkeypatch.setattr("fairseq_attnvariants_cli.subcommands.score.scores", fails_otherwise)
         main(["score", "source", "--reference", "target"])
@@ -302,9 +288,8 @@ def fails_otherwise(*_):
     "gates data --path x.pt --dark",
     "attribute data --path x.pt --scale-rows",
 ])  # fmt: skip
-def test_options_of_a_picture_that_is_not_drawn(here, capfd, line):
-    assert main(line.split()) == 2
-    assert "needs a picture: give --plot, too" in capfd.readouterr().err
+def test_options_of_a_picture_that_is_not_drawn(here, refusal, line):
+    assert "needs a picture: give --plot, too" in refusal(line.split())
 
 
 @pytest.mark.commands
@@ -318,25 +303,23 @@ def test_a_closed_standard_error_takes_nothing_else_along(here):
     assert tables[0] == tables[1] != b""
 
 
-def test_columns_of_one_name_are_refused(here, capfd):
+def test_columns_of_one_name_are_refused(here, refusal):
     line = "score source target --reference target --source source --name by --name group --json"
-    assert main(line.split()) == 2
-    assert "two columns of the table are called 'by'" in capfd.readouterr().err
+    assert "two columns of the table are called 'by'" in refusal(line.split())
 
 
 @pytest.mark.parametrize("wrong", ["abc", "0", "-1", "9" * 100])
-def test_a_seed_that_sacrebleu_does_not_take(here, capfd, monkeypatch, wrong):
+def test_a_seed_that_sacrebleu_does_not_take(here, refusal, monkeypatch, wrong):
     monkeypatch.setenv("SACREBLEU_SEED", wrong)
-    assert main(["score", "source", "target", "--reference", "target", "--bootstrap", "5"]) == 2
-    assert f"SACREBLEU_SEED={wrong} in the environment is neither a number from 1 on nor none" in capfd.readouterr().err
+    error = refusal(["score", "source", "target", "--reference", "target", "--bootstrap", "5"])
+    assert f"SACREBLEU_SEED={wrong} in the environment is neither a number from 1 on nor none" in error
 
 
 @pytest.mark.parametrize("subcommand", ["eos", "attention", "score", "compare"])
-def test_systems_have_names(here, capsys, subcommand):
+def test_systems_have_names(here, refusal, subcommand):
     lines = {"eos": "eos data --path a --path b", "attention": "attention data --path a --path b --output p.png"}
     lines |= {"score": "score target target --reference target", "compare": "compare target target --output page.html"}
-    assert main([*lines[subcommand].split(), "--name", "one"]) == 2
-    assert "1 --name for 2 systems" in capsys.readouterr().err
+    assert "1 --name for 2 systems" in refusal([*lines[subcommand].split(), "--name", "one"])
 
 
 def test_tokenised_text_is_remarked_on_once(here, capfd):
@@ -349,11 +332,11 @@ def test_tokenised_text_is_remarked_on_once(here, capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_matplotlib_is_asked_for_before_a_model_is_loaded(here, capfd, monkeypatch):
+def test_matplotlib_is_asked_for_before_a_model_is_loaded(here, refusal, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     for subcommand, option in (("attention", "--output"), ("gates", "--plot")):
-        assert main([subcommand, "nowhere", "--path", "nowhere.pt", option, "p.png"]) == 2
-        assert 'matplotlib is missing: pip install "fairseq-attnvariants[plot]"' in capfd.readouterr().err
+        error = refusal([subcommand, "nowhere", "--path", "nowhere.pt", option, "p.png"])
+        assert 'matplotlib is missing: pip install "fairseq-attnvariants[plot]"' in error
 
 
 def test_a_refusal_leaves_standard_output_as_it_is(capfd):

@@ -145,24 +145,20 @@ def test_hypotheses_whose_words_are_not_tokens_are_left(command, tmp_path, capfd
 GOOD = "S-0\ta\nH-0\t-1\t<unk>\nP-0\t-1 -1\nA-0\t0-0\n"
 
 
-@pytest.mark.parametrize(
-    "generated, raw, message",
-    [
-        (GOOD, "a b\n", "raw, line 1: 2 words, but S-0 has 1 ({folder}/generated, line 1)"),
-        (GOOD, "b\n", "raw, line 1: 'b', but S-0 has 'a' ({folder}/generated, line 1)"),
-        (GOOD.replace("-0\t", "-1\t"), "a\n", "raw ends after line 1, but {folder}/generated has sentence 1"),
-        (GOOD.replace("A-0\t0-0\n", ""), "a\n", "line 2: H-0 has no A- line: run fairseq-generate with --print-align"),
-        (GOOD.replace("A-0\t0-0", "A-0\t0:0"), "a\n", "line 4: A-0: '0:0' is not an attention weight such as"),
-        (GOOD.replace("A-0\t0-0", "A-0\t0-1"), "a\n", "line 4: A-0: 0-1 is outside the sentences"),
-        (GOOD.replace("A-0\t0-0", "A-0\t1.0"), "a\n", "line 4: A-0: 1 rows of 1 weights for 1 and 1 tokens, and EOS"),
-        (GOOD + "S-1\tb\n", "a\nb\n", "line 5: sentence 1 has 1 S-, 0 T-, 0 H-, 0 P-, 0 A- lines: output cut off"),
-        ("", "a\n", "generated has no H- lines"),
-    ],
-)
-def test_bad_input_is_refused(command, tmp_path, capfd, generated, raw, message):
-    assert main(command(generated, raw)) == 2
-    error = capfd.readouterr().err
-    assert error.startswith(f"fairseq-attnvariants replace-unk: {tmp_path}/") and error.count("\n") == 1
+@pytest.mark.parametrize("generated, raw, message", [
+    (GOOD, "a b\n", "raw, line 1: 2 words, but S-0 has 1 ({folder}/generated, line 1)"),
+    (GOOD, "b\n", "raw, line 1: 'b', but S-0 has 'a' ({folder}/generated, line 1)"),
+    (GOOD.replace("-0\t", "-1\t"), "a\n", "raw ends after line 1, but {folder}/generated has sentence 1"),
+    (GOOD.replace("A-0\t0-0\n", ""), "a\n", "line 2: H-0 has no A- line: run fairseq-generate with --print-align"),
+    (GOOD.replace("A-0\t0-0", "A-0\t0:0"), "a\n", "line 4: A-0: '0:0' is not an attention weight such as"),
+    (GOOD.replace("A-0\t0-0", "A-0\t0-1"), "a\n", "line 4: A-0: 0-1 is outside the sentences"),
+    (GOOD.replace("A-0\t0-0", "A-0\t1.0"), "a\n", "line 4: A-0: 1 rows of 1 weights for 1 and 1 tokens, and EOS"),
+    (GOOD + "S-1\tb\n", "a\nb\n", "line 5: sentence 1 has 1 S-, 0 T-, 0 H-, 0 P-, 0 A- lines: output cut off"),
+    ("", "a\n", "generated has no H- lines"),
+])  # fmt: skip
+def test_bad_input_is_refused(command, tmp_path, refusal, generated, raw, message):
+    error = refusal(command(generated, raw))
+    assert error.startswith(f"fairseq-attnvariants replace-unk: {tmp_path}/")
     assert message.format(folder=tmp_path) in error
     assert not (tmp_path / "output").exists() and len(os.listdir(tmp_path)) == 3
 
@@ -189,27 +185,25 @@ def test_of_a_model_that_copies_an_unk_takes_the_word_that_was_copied(command, t
     assert (tmp_path / "output").read_text() == "the der the hund\nthe\n"
 
 
-def test_what_does_not_say_what_was_copied_is_refused(command, tmp_path, capfd):
+def test_what_does_not_say_what_was_copied_is_refused(command, tmp_path, refusal):
     (tmp_path / "dict.txt").write_text("the 9\n")
-    assert main([*command(), "--copied", str(tmp_path / "dict.txt")]) == 2
-    assert "hard alignments, which do not say what was copied: run fairseq-generate with" in capfd.readouterr().err
+    error = refusal([*command(), "--copied", str(tmp_path / "dict.txt")])
+    assert "hard alignments, which do not say what was copied: run fairseq-generate with" in error
     joined = SOFT.partition("S-1")[0].replace("<unk> der <unk> hund", "<unk> der hund")
-    assert main([*command(joined, "the <unk> Ada met Bob\n"), "--copied", str(tmp_path / "dict.txt")]) == 2
-    assert "no hypothesis has an attention that fits its words, which --copied reads" in capfd.readouterr().err
-    assert main([*command(SOFT), "--copied", str(tmp_path / "raw")]) == 2
-    assert "raw, line 1: no word and count: give dict.TARGET.txt of fairseq-preprocess" in capfd.readouterr().err
+    error = refusal([*command(joined, "the <unk> Ada met Bob\n"), "--copied", str(tmp_path / "dict.txt")])
+    assert "no hypothesis has an attention that fits its words, which --copied reads" in error
+    error = refusal([*command(SOFT), "--copied", str(tmp_path / "raw")])
+    assert "raw, line 1: no word and count: give dict.TARGET.txt of fairseq-preprocess" in error
 
 
-def test_a_missing_table_is_refused(command, capfd):
-    assert main([*command(), "--lexicon", "nowhere"]) == 2
-    assert "nowhere cannot be read: No such file or directory" in capfd.readouterr().err
+def test_a_missing_table_is_refused(command, refusal):
+    assert "nowhere cannot be read: No such file or directory" in refusal([*command(), "--lexicon", "nowhere"])
 
 
-def test_standard_input_serves_once(command, capfd, monkeypatch):
+def test_standard_input_serves_once(command, refusal, monkeypatch):
     generated = command()[-1].replace("output", "generated")
     monkeypatch.setattr("sys.stdin", open(generated))  # noqa: SIM115
-    assert main(["replace-unk", "-", "--source", "-"]) == 2
-    assert "only one text can be standard input" in capfd.readouterr().err
+    assert "only one text can be standard input" in refusal(["replace-unk", "-", "--source", "-"])
 
 
 # ---- all steps, with the real commands

@@ -304,9 +304,15 @@ def test_translations_replace_links_and_are_not_written_through_them(runs, tmp_p
     assert [path.read_text() for path in paths] == texts and not any(path.is_symlink() for path in paths)
 
 
-def test_other_data_in_the_same_folder_are_translated_again(sweep, tmp_path):
-    run = shutil.copytree(next(sweep.glob("rnnsearch-1-*")), tmp_path / "run")
+def untranslated(sweep, folder):
+    """Copy a run without its translations, and return the copy."""
+    run = shutil.copytree(next(sweep.glob("rnnsearch-1-*")), folder)
     shutil.rmtree(run / "translations", ignore_errors=True)
+    return run
+
+
+def test_other_data_in_the_same_folder_are_translated_again(sweep, tmp_path):
+    run = untranslated(sweep, tmp_path / "run")
     data = shutil.copytree(find_runs([str(run)], "checkpoint_best.pt")[0].data, tmp_path / "data")
     (tmp_path / "shard").mkdir()  # of more training data: fairseq takes test sets from the first folder
     folders = f"{data}{os.pathsep}{tmp_path / 'shard'}"
@@ -338,8 +344,7 @@ def test_strings_are_translated_again_if_their_development_set_changes(tmp_path,
 
 def test_translations_go_with_what_the_data_folder_holds(sweep, tmp_path, capfd):
     """Translations stay valid if the data folder moves, if its files have new times, and if it is gone."""
-    run = shutil.copytree(next(sweep.glob("rnnsearch-1-*")), tmp_path / "run")
-    shutil.rmtree(run / "translations", ignore_errors=True)
+    run = untranslated(sweep, tmp_path / "run")
     data = shutil.copytree(find_runs([str(run)], "checkpoint_best.pt")[0].data, tmp_path / "data")
     results(run, "--data", data)
     made = {path: path.stat().st_mtime_ns for path in run.glob("translations/*")}
@@ -355,8 +360,7 @@ def test_translations_go_with_what_the_data_folder_holds(sweep, tmp_path, capfd)
 
 
 def test_a_run_in_a_folder_with_a_colon(sweep, tmp_path):
-    run = shutil.copytree(next(sweep.glob("rnnsearch-1-*")), tmp_path / "10:30")
-    shutil.rmtree(run / "translations", ignore_errors=True)
+    run = untranslated(sweep, tmp_path / "10:30")
     results(run)
     assert len([*run.glob("translations/*.hypothesis.txt")]) == 1
 
@@ -533,22 +537,19 @@ def test_what_a_table_cannot_show_is_said(sweep, tmp_path, capfd):
     assert said.count("differ in more") == 1  # what a name says is not said again
 
 
-@pytest.mark.parametrize(
-    ("limits", "said"),
-    [
-        ({"max_epoch": 3}, ""),
-        ({"max_epoch": 4}, "3 of 4 epochs"),
-        ({"max_update": 30}, ""),
-        ({"max_update": 31}, "30 of 31 updates"),
-        ({"max_epoch": 3, "max_update": 31}, ""),
-        ({"max_epoch": 4, "max_update": 30}, ""),
-        ({"max_epoch": 4, "patience": 2}, ""),
-        ({"max_epoch": 4, "stop_time_hours": 2}, ""),
-        ({"max_epoch": 4, "stop_min_lr": 1e-6}, ""),
-        ({"max_epoch": 4, "stop_min_lr": -1.0, "patience": -1}, "3 of 4 epochs"),  # fairseq's defaults
-        ({}, ""),
-    ],
-)
+@pytest.mark.parametrize(("limits", "said"), [
+    ({"max_epoch": 3}, ""),
+    ({"max_epoch": 4}, "3 of 4 epochs"),
+    ({"max_update": 30}, ""),
+    ({"max_update": 31}, "30 of 31 updates"),
+    ({"max_epoch": 3, "max_update": 31}, ""),
+    ({"max_epoch": 4, "max_update": 30}, ""),
+    ({"max_epoch": 4, "patience": 2}, ""),
+    ({"max_epoch": 4, "stop_time_hours": 2}, ""),
+    ({"max_epoch": 4, "stop_min_lr": 1e-6}, ""),
+    ({"max_epoch": 4, "stop_min_lr": -1.0, "patience": -1}, "3 of 4 epochs"),  # fairseq's defaults
+    ({}, ""),
+])  # fmt: skip
 def test_a_training_that_may_be_unfinished(limits, said, capsys):
     state = {"cfg": {"optimization": limits}, "extra_state": {"train_iterator": {"epoch": 4}}}
     state["optimizer_history"] = [{"num_updates": 30}]

@@ -99,7 +99,7 @@ def test_the_reference_instead_of_a_translation(runs, characters, tmp_path):
     assert row == {"word": "ibex", "translation": line, "characters": 4}
 
 
-def test_models_without_characters_or_with_one_level_are_refused(runs, capfd, monkeypatch):
+def test_models_without_characters_or_with_one_level_are_refused(runs, refusal, monkeypatch):
     on_characters = Task()
     for model in (build("rnnsearch"), torch.nn.Identity()):  # ours, and any other
         with pytest.raises(UserError, match="a.pt has one level of attention"):
@@ -110,8 +110,8 @@ def test_models_without_characters_or_with_one_level_are_refused(runs, capfd, mo
     monkeypatch.setattr(Softmax, "adds_up", False)
     with pytest.raises(UserError, match="a.pt: similarity reads weights of attention that add up to 1"):
         check(System("a.pt", on_characters, [build("ava")], torch.device("cpu")))
-    assert main(["similarity", str(runs.data), "--path", str(runs.lstm / "checkpoint_last.pt"), "--cpu"]) == 2
-    assert "checkpoint_last.pt was not trained on characters (--task char_translation)" in capfd.readouterr().err
+    error = refusal(["similarity", str(runs.data), "--path", str(runs.lstm / "checkpoint_last.pt"), "--cpu"])
+    assert "checkpoint_last.pt was not trained on characters (--task char_translation)" in error
 
 
 @pytest.mark.parametrize("more, message", [
@@ -119,12 +119,10 @@ def test_models_without_characters_or_with_one_level_are_refused(runs, capfd, mo
     (["--words", "-1"], "argument --words: -1 is not at least 0"),
     (["--word-table", "words.csv"], "--word-table needs --words"),
 ])  # fmt: skip
-def test_options_without_effect_are_refused(characters, capfd, more, message):
-    assert main(arguments(characters, *more)) == 2
-    assert message in capfd.readouterr().err
+def test_options_without_effect_are_refused(characters, refusal, more, message):
+    assert message in refusal(arguments(characters, *more))
 
 
-def test_a_text_without_words_is_refused(characters, tmp_path, capfd):
+def test_a_text_without_words_is_refused(characters, tmp_path, refusal):
     (tmp_path / "source").write_text("\n \n")
-    assert main(arguments(characters, "--source", tmp_path / "source", "--max-len-b", "5")) == 2
-    assert "source has no words" in capfd.readouterr().err
+    assert "source has no words" in refusal(arguments(characters, "--source", tmp_path / "source", "--max-len-b", "5"))

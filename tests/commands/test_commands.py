@@ -6,11 +6,10 @@ import shutil
 
 import pytest
 import torch
-from corpus import SIZES, USER_DIR, reversed_links, run, train_arguments, train_here
+from corpus import USER_DIR, hydra_arguments, reversed_links, run, train_arguments, train_here
 
 from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.patches.loading.checkpoints import load
-from fairseq_attnvariants_cli.main import package_dir
 
 pytestmark = pytest.mark.commands
 
@@ -59,16 +58,8 @@ def test_resuming_changes_nothing(data, trained, tmp_path):
 @pytest.mark.parametrize("patience", [0, 1])
 def test_resuming_keeps_what_a_plateau_has_seen(data, tmp_path, patience):
     """A checkpoint is written before the scheduler sees the epoch's loss; here only a tenth of the best is better."""
-    plateau = [
-        "--lr-scheduler",
-        "reduce_lr_on_plateau",
-        "--lr",
-        "0.1",
-        "--lr-threshold",
-        "0.9",
-        "--lr-patience",
-        str(patience),
-    ]
+    plateau = ["--lr-scheduler", "reduce_lr_on_plateau", "--lr", "0.1"]
+    plateau += ["--lr-threshold", "0.9", "--lr-patience", str(patience)]
     for folder, epochs in (("whole", "6"), *(("resumed", str(k)) for k in range(1, 7))):
         run("fairseq-train", *train_arguments(data, tmp_path / folder, "--max-epoch", epochs, *SMOOTHED, *plateau))
     whole, resumed = (
@@ -145,16 +136,9 @@ def test_hub_interface_and_kinds_of_search(data, trained, caplog):
 
 def test_hydra_gives_the_same_model(data, tmp_path):
     """``model._name=ARCH`` and ``--arch ARCH`` end in equal weights, and an override is honoured."""
-    sizes = [option.lstrip("-").replace("-", "_") for option in SIZES[::2]]
-    overrides = [f"model.{name}={value}" for name, value in zip(sizes, SIZES[1::2])]
-    run(
-        "fairseq-hydra-train", "--config-dir", package_dir() / "config", "--config-name", "train",
-        f"common.user_dir={USER_DIR}", f"task.data={data}", "model._name=conddec_recatt", *overrides,
-        "model.decoder_hidden_size=12", "optimization.max_update=4", "optimization.lr=[0.01]", "dataset.batch_size=8",
-        "dataset.num_workers=0", "common.cpu=true", "common.seed=5", f"checkpoint.save_dir={tmp_path / 'hydra'}",
-        "distributed_training.distributed_world_size=1", "optimizer.adam_betas='(0.9, 0.999)'",
-        "lr_scheduler._name=inverse_sqrt", "+lr_scheduler.warmup_updates=2", cwd=tmp_path,
-    )  # fmt: skip
+    more = ["model.decoder_hidden_size=12", "optimization.max_update=4", "lr_scheduler._name=inverse_sqrt"]
+    more += ["+lr_scheduler.warmup_updates=2", "distributed_training.distributed_world_size=1"]
+    run("fairseq-hydra-train", *hydra_arguments(data, tmp_path / "hydra", *more, arch="conddec_recatt"), cwd=tmp_path)
     more = ["--decoder-hidden-size", "12", "--max-update", "4", *SMOOTHED]
     more += ["--lr-scheduler", "inverse_sqrt", "--warmup-updates", "2"]
     run("fairseq-train", *train_arguments(data, tmp_path / "flags", *more, arch="conddec_recatt"))
@@ -168,7 +152,7 @@ def test_hydra_gives_the_same_model(data, tmp_path):
 def test_a_refusal_by_hydra_is_a_sentence(full, data, tmp_path):
     """There is a traceback only if HYDRA_FULL_ERROR is set."""
     result = run(
-        "fairseq-hydra-train", "--config-dir", package_dir() / "config", "--config-name", "train",
+        "fairseq-hydra-train", "--config-dir", f"{USER_DIR}/config", "--config-name", "train",
         f"common.user_dir={USER_DIR}", f"task.data={data}", "common.cpu=true", "model.encoder_layers=0", cwd=tmp_path,
         check=False, environment={"HYDRA_FULL_ERROR": "1"} if full else None,
     )  # fmt: skip
@@ -197,15 +181,9 @@ def test_rdrop_that_was_stopped(data, tmp_path, arch, more, caplog):
 
 
 def test_rdrop_by_hydra(data, tmp_path):
-    overrides = [f"model.{name.lstrip('-').replace('-', '_')}={value}" for name, value in zip(SIZES[::2], SIZES[1::2])]
-    run(
-        "fairseq-hydra-train", "--config-dir", package_dir() / "config", "--config-name", "train",
-        f"common.user_dir={USER_DIR}", f"task.data={data}", "model._name=dl4mt", *overrides, "model.dropout=0.3",
-        "model.decoder_out_embed_dim=16", "criterion._name=label_smoothed_cross_entropy_with_costs",
-        "+criterion.rdrop_weight=5", "optimization.max_update=2", "optimization.lr=[0.01]", "dataset.batch_size=8",
-        "common.cpu=true", "common.seed=5", f"checkpoint.save_dir={tmp_path / 'hydra'}",
-        "optimizer.adam_betas='(0.9, 0.999)'", cwd=tmp_path,
-    )  # fmt: skip
+    more = ["criterion._name=label_smoothed_cross_entropy_with_costs", "+criterion.rdrop_weight=5"]
+    more += ["model.dropout=0.3", "model.decoder_out_embed_dim=16", "optimization.max_update=2"]
+    run("fairseq-hydra-train", *hydra_arguments(data, tmp_path / "hydra", *more, arch="dl4mt"), cwd=tmp_path)
     train_here(*rdrop("dl4mt", data, tmp_path / "flags", "--max-update", "2"))
     by_hydra, by_flags = (weights(tmp_path / name / "checkpoint_last.pt") for name in ("hydra", "flags"))
     for name in by_flags:
@@ -235,28 +213,10 @@ def test_guided_alignment(data, tmp_path, criterion):
     for side in ("xx", "yy"):
         shutil.copy(data.parent / f"train.{side}", tmp_path)
     (tmp_path / "train.links").write_text(reversed_links(data.parent / "train.xx"))
-    files = [
-        "--trainpref",
-        tmp_path / "train",
-        "--validpref",
-        data.parent / "valid",
-        "--testpref",
-        data.parent / "valid",
-    ]
-    more = [f"--{side}dict={data}/dict.{language}.txt" for side, language in (("src", "xx"), ("tgt", "yy"))]
-    run(
-        "fairseq-preprocess",
-        "-s",
-        "xx",
-        "-t",
-        "yy",
-        *files,
-        *more,
-        "--align-suffix",
-        "links",
-        "--destdir",
-        tmp_path / "bin",
-    )
+    valid = data.parent / "valid"
+    files = ["--trainpref", tmp_path / "train", "--validpref", valid, "--testpref", valid, "--align-suffix", "links"]
+    files += [f"--{side}dict={data}/dict.{language}.txt" for side, language in (("src", "xx"), ("tgt", "yy"))]
+    run("fairseq-preprocess", "-s", "xx", "-t", "yy", *files, "--destdir", tmp_path / "bin")
     guided = ["--load-alignments", "--criterion", *criterion, "--init-std", "0.3", "--max-epoch", "8"]
     log = run("fairseq-train", *train_arguments(tmp_path / "bin", tmp_path, *guided, "--no-epoch-checkpoints")).stdout
     found = [float(value) for value in re.findall(r"\| train \|.*\| alignment_loss ([\d.]+)", log)]

@@ -9,10 +9,7 @@ from replaying import Graph, Recorder
 from fairseq_attnvariants.nn.fast import capture
 from fairseq_attnvariants.registry import ConfigurationError
 
-pytestmark = [
-    pytest.mark.commands,
-    pytest.mark.skipif(TORCH < (2, 4), reason="--cuda-graphs needs torch 2.4"),
-]
+pytestmark = [pytest.mark.commands, pytest.mark.skipif(TORCH < (2, 4), reason="--cuda-graphs needs torch 2.4")]
 
 FORCED = ["--criterion", "label_smoothed_cross_entropy_with_costs", "--student-forcing", "0.5"]
 # replaces the GPU in processes that fairseq starts

@@ -146,12 +146,14 @@ def criterion(kind, **options):
     return CRITERION_REGISTRY[name].build_criterion(cfg, task)
 
 
+TARGET = torch.tensor([[4, 2], [2, 1]])  # of 2 and 1 tokens, padded to 2
+SAMPLE = {"net_input": {"prev_output_tokens": TARGET}, "target": TARGET, "ntokens": 3}
+
+
 def criterion_value(kind, training=True, terms=None, **options):
-    """Return the costs, the sample size and the log of a criterion, on targets of 2 and 1 tokens, padded to 2."""
-    target = torch.tensor([[4, 2], [2, 1]])
-    sample = {"net_input": {"prev_output_tokens": target}, "target": target, "ntokens": 3}
+    """Return the costs, the sample size and the log of a criterion."""
     model = Model(len(Task().target_dictionary), **terms or {}).train(training)
-    loss, size, log = criterion(kind, **options)(model, sample)
+    loss, size, log = criterion(kind, **options)(model, SAMPLE)
     tokens = 3 * math.log(model.size)  # for any smoothing, if all words are equally likely
     assert log["nll_loss"] == pytest.approx(tokens) and log["ntokens"] == 3 and log["nsentences"] == 2
     return loss.item() - tokens, size, log
@@ -189,18 +191,14 @@ def test_bridging_criterion_with_targets_of_unit_length(norm, distance, length):
     bridged = torch.tensor([[[2.4, 3.2], [0.6, 0.8]], [[0.6, 0.2], [70.0, 70.0]]])
     model = Model(9, bridged=bridged)
     model.decoder.embed_tokens.weight.copy_(torch.tensor([0.6, 0.8]) * length)
-    target = torch.tensor([[4, 2], [2, 1]])
-    sample = {"net_input": {"prev_output_tokens": target}, "target": target, "ntokens": 3}
-    _, _, log = criterion("bridging", bridging_norm=norm, bridging_unit_length=True)(model, sample)
+    _, _, log = criterion("bridging", bridging_norm=norm, bridging_unit_length=True)(model, SAMPLE)
     assert log["bridging_loss"].item() == pytest.approx(distance, rel=1e-5)
 
 
 def test_bridging_moves_target_embeddings():
     model = Model(9, bridged=BRIDGED)
     weight = model.decoder.embed_tokens.weight.requires_grad_()
-    target = torch.tensor([[4, 2], [2, 1]])
-    sample = {"net_input": {"prev_output_tokens": target}, "target": target, "ntokens": 3}
-    [gradient] = torch.autograd.grad(criterion("costs")(model, sample)[0], weight)
+    [gradient] = torch.autograd.grad(criterion("costs")(model, SAMPLE)[0], weight)
     torch.testing.assert_close(gradient[4], -2 * BRIDGED[0, 0])
 
 
@@ -334,11 +332,9 @@ def test_a_model_of_fairseqs_own_may_be_given_what_it_has():
         def forward(self, prev_output_tokens):
             return torch.zeros(*prev_output_tokens.shape, self.size), {"attn": [self.attention]}
 
-    target = torch.tensor([[4, 2], [2, 1]])
-    sample = {"net_input": {"prev_output_tokens": target}, "target": target, "ntokens": 3}
-    assert criterion("costs", coverage_weight=1.0)(Stock(ATTENTION), sample)[2]["coverage_loss"].item() == 0.75
+    assert criterion("costs", coverage_weight=1.0)(Stock(ATTENTION), SAMPLE)[2]["coverage_loss"].item() == 0.75
     with pytest.raises(ValueError, match="--coverage-weight 1.0 needs"):
-        criterion("costs", coverage_weight=1.0)(Stock(None), sample)
+        criterion("costs", coverage_weight=1.0)(Stock(None), SAMPLE)
 
 
 def stock(name, dropout):

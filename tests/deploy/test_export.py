@@ -462,16 +462,13 @@ def test_a_proof_needs_close_numbers_and_nearly_all_lists():
         assert not found._replace(**{name: 2 * proof.CLOSE}).holds
 
 
-@pytest.mark.parametrize(
-    "theirs, same",
-    [
-        ({4: -1.0, 5: -2.0}, True),
-        ({4: -1.0, 6: -2.00005}, True),  # ties with the last one
-        ({4: -1.0, 6: -2.1}, False),
-        ({6: -1.0, 5: -2.0}, False),  # another one at the top
-        ({4: -1.0}, False),
-    ],
-)
+@pytest.mark.parametrize("theirs, same", [
+    ({4: -1.0, 5: -2.0}, True),
+    ({4: -1.0, 6: -2.00005}, True),  # ties with the last one
+    ({4: -1.0, 6: -2.1}, False),
+    ({6: -1.0, 5: -2.0}, False),  # another one at the top
+    ({4: -1.0}, False),
+])  # fmt: skip
 def test_lists_are_alike_but_for_ties_with_the_last(theirs, same):
     def found(scores):
         return [Hypothesis(score, [symbol, 2], [], []) for symbol, score in scores.items()]

@@ -16,7 +16,6 @@ from fairseq.data.data_utils import load_indexed_dataset
 
 from fairseq_attnvariants.patches.loading import checkpoints as loading
 from fairseq_attnvariants.patches.loading.evaluation import evaluate
-from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.systems.averaging import average
 from fairseq_attnvariants_cli.systems.model import load, read_checkpoint
 from fairseq_attnvariants_cli.text.files import UserError
@@ -173,22 +172,21 @@ STRUCTURES = {
 
 
 @pytest.mark.parametrize("change", STRUCTURES.values(), ids=STRUCTURES)
-def test_malformed_structures_are_refused_in_one_sentence(runs, changed, tmp_path, capfd, change):
+def test_malformed_structures_are_refused_in_one_sentence(runs, changed, tmp_path, refusal, change):
     path, good, output = changed(change, runs.rnnsearch / "checkpoint1.pt"), runs.rnnsearch / "checkpoint2.pt", tmp_path
     (tmp_path / "checkpoint1.pt").write_bytes(path.read_bytes())
     for inputs in ([path, good], [good, path], ["--folder", tmp_path, "--best", "1"]):
-        assert main(["average", *map(str, inputs), "--output", str(output / "average.pt")]) == 2
-        error = capfd.readouterr().err
-        assert "is not a checkpoint of fairseq" in error and len(error.splitlines()) == 1
+        error = refusal(["average", *map(str, inputs), "--output", str(output / "average.pt")])
+        assert "is not a checkpoint of fairseq" in error
     with pytest.raises(UserError, match="stranger.pt .*is not a checkpoint of fairseq"):
         load(str(path), str(runs.data), cpu=True)
     assert not (output / "average.pt").exists()
 
 
-def test_without_the_metric_the_best_are_not_known(runs, changed, tmp_path, capfd):
+def test_without_the_metric_the_best_are_not_known(runs, changed, tmp_path, refusal):
     (tmp_path / "checkpoint1.pt").write_bytes(changed(without_metric, runs.rnnsearch / "checkpoint1.pt").read_bytes())
-    assert main(["average", "--folder", str(tmp_path), "--best", "1", "--output", str(tmp_path / "average.pt")]) == 2
-    assert "checkpoint1.pt does not say which metric is best: name those to be averaged" in capfd.readouterr().err
+    error = refusal(["average", "--folder", str(tmp_path), "--best", "1", "--output", str(tmp_path / "average.pt")])
+    assert "checkpoint1.pt does not say which metric is best: name those to be averaged" in error
 
 
 @pytest.mark.parametrize("part", ["model", "task"])

@@ -126,17 +126,14 @@ DAMAGE = {
     "index of valid": (lambda d: shutil.copy(d / "valid.xx-yy.yy.idx", d / f"{FIRST}.idx"), "is that of another text"),
     "split of valid": (
         lambda d: [shutil.copy(d / f"valid.xx-yy.yy.{end}", d / f"{FIRST}.{end}") for end in ("idx", "bin")],
-        "train.xx-yy has not as many lines in xx as in yy",
-    ),
+        "train.xx-yy has not as many lines in xx as in yy"),
     "symbol unknown": (lambda d: change(d / f"{FIRST}.bin", "u2", 0, 999), "yy, line 1: a symbol that its dictionary"),
     "padding": (lambda d: change(d / f"{FIRST}.bin", "u2", 0, 1), "yy, line 1: <pad>, with which fairseq pads"),
     "index missing": (lambda d: (d / f"{FIRST}.idx").unlink(), "yy.bin is there, and .*yy.idx is not"),
     "text missing": (lambda d: (d / f"{FIRST}.bin").unlink(), "yy.idx is there, and .*yy.bin is not"),
-    "source missing": (
-        lambda d: [(d / f"train.xx-yy.xx.{end}").unlink() for end in ("idx", "bin")],
-        "no split 'train' of xx-yy, but test, valid: correct --train-subset",
-    ),
-}
+    "source missing": (lambda d: [(d / f"train.xx-yy.xx.{end}").unlink() for end in ("idx", "bin")],
+        "no split 'train' of xx-yy, but test, valid: correct --train-subset"),
+}  # fmt: skip
 
 
 def load_split(folder, split="train", kind=None, **more):

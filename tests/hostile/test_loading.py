@@ -279,7 +279,7 @@ def test_a_tensor_that_repeats_what_is_stored_is_refused(tmp_path):
 
 
 @pytest.fixture
-def refusal(runs, tmp_path):
+def reason(runs, tmp_path):
     """A function that changes the stock lstm's checkpoint, and returns the message of the refusal."""
 
     def read(change):
@@ -310,17 +310,17 @@ def in_args(**changes):
 @pytest.mark.parametrize(
     "wrap", [str, lambda text: [text], lambda text: {"x": (text,)}], ids=["text", "list", "mapping"]
 )
-def test_interpolations_do_not_reach_hydra(refusal, monkeypatch, text, wrap):
+def test_interpolations_do_not_reach_hydra(reason, monkeypatch, text, wrap):
     """Literals count, too, which fairseq evaluates where it expects a number or a list."""
     monkeypatch.setattr(checkpoint_utils, "convert_namespace_to_omegaconf", None)
-    assert refusal(in_args(save_interval=wrap(text))).endswith("a checkpoint holds values, no interpolations")
+    assert reason(in_args(save_interval=wrap(text))).endswith("a checkpoint holds values, no interpolations")
 
 
 @pytest.mark.parametrize("value", [
     numpy.array("${oc.env:HOME}"), numpy.array(1), numpy.float64(1), torch.zeros(1), b"x", {1}, 1j, torch.float32
 ], ids=str)  # fmt: skip
-def test_a_configuration_holds_plain_values(refusal, value):
-    message = refusal(in_args(bpe_codes=value))
+def test_a_configuration_holds_plain_values(reason, value):
+    message = reason(in_args(bpe_codes=value))
     if isinstance(value, numpy.ndarray) and value.dtype.kind == "U":
         assert "asks for" in message or "damaged" in message
     else:
@@ -331,16 +331,16 @@ def test_a_configuration_holds_plain_values(refusal, value):
     "kind", ["bpe", "tokenizer", "scoring", "criterion", "optimizer", "lr_scheduler", "task", "arch"]
 )
 @pytest.mark.parametrize("name", ["../../x", "/tmp/x", "x", 3, ["bert"]], ids=str)
-def test_names_are_those_of_the_registries(refusal, monkeypatch, kind, name):
+def test_names_are_those_of_the_registries(reason, monkeypatch, kind, name):
     """Otherwise hydra would read a file with that name."""
     monkeypatch.setattr(checkpoint_utils, "convert_namespace_to_omegaconf", None)
     message = (
         f" needs the {kind.replace('arch', 'model')} {name!r}, which neither fairseq nor this package has: give the "
     )
     message += "--user-dir of the folder that has it"
-    assert refusal(in_args(**{kind: name})) == message
+    assert reason(in_args(**{kind: name})) == message
     if kind in ("bpe", "tokenizer", "scoring", "task"):
-        assert refusal(lambda found: found["cfg"].update({kind: {"_name": name}})) == message
+        assert reason(lambda found: found["cfg"].update({kind: {"_name": name}})) == message
 
 
 NESTED = {  # a Namespace in a model's options, which fairseq converts again (`w2v_args`), and similar forms
@@ -355,14 +355,14 @@ NESTED = {  # a Namespace in a model's options, which fairseq converts again (`w
 
 @pytest.mark.parametrize("wrap", NESTED.values(), ids=NESTED)
 @pytest.mark.parametrize("form", ["args", "cfg"])
-def test_nested_configurations_are_checked_at_every_depth(refusal, environment, monkeypatch, form, wrap):
+def test_nested_configurations_are_checked_at_every_depth(reason, environment, monkeypatch, form, wrap):
     """Otherwise hydra would read the named YAML file, and put ``HOME`` into its message."""
     monkeypatch.setattr(checkpoint_utils, "convert_namespace_to_omegaconf", None)
 
     def nested(**options):
         if form == "args":
-            return refusal(in_args(w2v_args=wrap(**options)))
-        return refusal(lambda found: vars(found["cfg"]["model"]).update(w2v_args=wrap(**options)))
+            return reason(in_args(w2v_args=wrap(**options)))
+        return reason(lambda found: vars(found["cfg"]["model"]).update(w2v_args=wrap(**options)))
 
     for name in ("../../../x", "nothing"):
         assert f" needs the bpe {name!r}, which neither" in nested(bpe=name)
@@ -384,13 +384,13 @@ def test_what_nested_configurations_legally_hold_is_read(runs, tmp_path):
     assert found["cfg"]["model"].w2v_args.criterion == "mine"
 
 
-def test_an_option_that_is_nested_without_an_end_is_refused(refusal):
+def test_an_option_that_is_nested_without_an_end_is_refused(reason):
     for text in ("[" * 50_000 + "'x'", '{"a":' * 50_000):
-        assert refusal(in_args(x=text)).endswith("a configuration that is nested too deeply")
+        assert reason(in_args(x=text)).endswith("a configuration that is nested too deeply")
 
 
 @pytest.mark.parametrize("name", ["x\x1b[2J", "x\nForged: line", "x\r", "\u202ex", "x\x00"])
-def test_names_that_cannot_be_printed_are_refused(refusal, name):
+def test_names_that_cannot_be_printed_are_refused(reason, name):
     """Otherwise messages that name an option or a parameter, also fairseq's and torch's, would contain them."""
     for change in (
         in_args(**{name: 1}),
@@ -398,23 +398,23 @@ def test_names_that_cannot_be_printed_are_refused(refusal, name):
         lambda found: vars(found["cfg"]["model"]).update({name: "${x}"}),
         lambda found: found["model"].update({name: torch.zeros(1)}),
     ):
-        message = refusal(change)
+        message = reason(change)
         assert message.endswith("has a name that cannot be printed") and message.isprintable()
 
 
 @pytest.mark.parametrize("cfg", ["model: {_name: lstm}", ["x"], 3, "x: &x [1]\ny: [*x, *x]"])
-def test_a_configuration_is_a_mapping(refusal, cfg):
+def test_a_configuration_is_a_mapping(reason, cfg):
     def change(found):
         found["cfg"] = cfg
 
-    assert refusal(change) == f" is not a checkpoint of fairseq 0.12: its cfg is {type(cfg).__name__}"
+    assert reason(change) == f" is not a checkpoint of fairseq 0.12: its cfg is {type(cfg).__name__}"
 
 
-def test_old_arguments_are_a_namespace(refusal):
-    assert refusal(lambda found: found.update(args={"arch": "lstm"})).endswith("its args are dict")
+def test_old_arguments_are_a_namespace(reason):
+    assert reason(lambda found: found.update(args={"arch": "lstm"})).endswith("its args are dict")
 
 
-def test_a_configuration_that_grows_as_it_is_read_is_refused(refusal):
+def test_a_configuration_that_grows_as_it_is_read_is_refused(reason):
     def change(found):
         value = ["x"] * 10
         for _ in range(60):
@@ -422,14 +422,14 @@ def test_a_configuration_that_grows_as_it_is_read_is_refused(refusal):
         found["cfg"]["task"].update(x=value) if isinstance(found["cfg"]["task"], dict) else None
         found["cfg"]["x"] = value
 
-    assert refusal(change).endswith("a configuration of more than 100000 values")
+    assert reason(change).endswith("a configuration of more than 100000 values")
 
 
 @pytest.mark.parametrize("kind", [in_args, lambda **options: lambda found: vars(found["cfg"]["model"]).update(options)])
-def test_a_path_that_is_a_pipe_is_refused(refusal, tmp_path, kind):
+def test_a_path_that_is_a_pipe_is_refused(reason, tmp_path, kind):
     """A reader would wait for a writer of the pipe."""
     os.mkfifo(tmp_path / "pipe")
-    message = refusal(kind(encoder_embed_path=str(tmp_path / "pipe")))
+    message = reason(kind(encoder_embed_path=str(tmp_path / "pipe")))
     assert "encoder_embed_path is" in message and message.endswith("which is no file, but a pipe or a device")
 
 

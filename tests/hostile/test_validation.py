@@ -145,17 +145,14 @@ def test_scores_of_the_trial_are_of_one_sentence_and_not_logged():
     assert seen == [["b"]] and not logged.get_smoothed_values()
 
 
-@pytest.mark.parametrize(
-    "error, said",
-    [
-        (ConfigurationError("a sentence"), "^a sentence$"),
-        (ValueError("a word"), "^validation of valid ends in ValueError: a word$"),
-        (
-            AssertionError("sentence at index 0 of size 9 exceeds max_tokens limit of 3!"),  # stock fairseq's
-            "AssertionError: sentence .*; give a larger --max-tokens-valid$",
-        ),
-    ],
-)
+@pytest.mark.parametrize("error, said", [
+    (ConfigurationError("a sentence"), "^a sentence$"),
+    (ValueError("a word"), "^validation of valid ends in ValueError: a word$"),
+    (
+        AssertionError("sentence at index 0 of size 9 exceeds max_tokens limit of 3!"),  # stock fairseq's
+        "AssertionError: sentence .*; give a larger --max-tokens-valid$",
+    ),
+])  # fmt: skip
 def test_errors_of_the_trial(error, said):
     def step(_):
         raise error

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch._dynamo  # otherwise the first training imports it, and the import keeps frames with their tensors
-from conftest import COMPOSED, SMALL, Task, assert_rounded, batch, build, dictionary, stepwise, subject
+from conftest import COMPOSED, SMALL, Task, assert_rounded, batch, build, dictionary, gradients, stepwise, subject
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
 from fairseq.dataclass.configs import EMAConfig
@@ -380,18 +380,9 @@ def test_a_window_goes_on_in_the_next_piece(window, monkeypatch):
 
 def in_pieces(model, monkeypatch):
     """Assert that a model's steps, two at a time, equal all steps at once."""
-    model.double().eval()
-    source, lengths, previous = batch(target_lengths=(5, 3, 5))
-
-    def run():
-        output, extra = model(source, lengths, previous, with_cost_terms=True)
-        made = [output, *(values[0] for values in extra.values())]
-        gradients = torch.autograd.grad(sum(value.square().sum() for value in made), list(model.parameters()))
-        return [*made, *gradients]
-
-    whole = run()
+    whole = gradients(model.double().eval())
     monkeypatch.setattr("fairseq_attnvariants.nn.decoder.CHUNK", 2)
-    torch.testing.assert_close(run(), whole)
+    torch.testing.assert_close(gradients(model), whole)
 
 
 AVA = "ava ava_encs ava_deep"
@@ -967,18 +958,13 @@ REFUSED = [
     (dict(attention_coverage_dim=0), "--attention-coverage-dim"),
     (dict(attention_coverage_dim=3), "--attention-coverage-dim 3 needs --attention-history coverage_gru: add it"),
     (dict(attention_heads=4), "--attention-heads 4 needs --attention-score multihead: add it, or leave"),
-    (
-        dict(attention_window_width=3),
-        "--attention-window-width 3 needs --attention-window monotone or predictive: add",
-    ),
+    (dict(attention_window_width=3), "--attention-window-width 3 needs --attention-window monotone or predictive: add"),
     (dict(attention_history="none+context"), "'none'"),
     (dict(attention_filter_width=4), "--attention-filter-width"),
     (dict(attention_score="dot"), "equally wide, not 7 and 16.*bilinear"),
     (dict(attention_score="dot", decoder_hidden_size=16, attention_via=True, encoder_layers=2), "-via-unguided"),
-    (
-        dict(attention_score="multihead", attention_heads=3),
-        "--attention-heads 3 must divide .* which is 7: set --attention-dim",
-    ),
+    (dict(attention_score="multihead", attention_heads=3),
+        "--attention-heads 3 must divide .* which is 7: set --attention-dim"),
     (dict(attention_temperature=0.0), "--attention-temperature must be above 0"),
     (dict(attention_window="monotone", attention_window_width=0), "--attention-window-width"),
     (dict(decoder_hidden_size=0), "--decoder-hidden-size"),
@@ -1005,17 +991,12 @@ REFUSED = [
     (dict(readout="state", decoder_transition="late"), "--context-to-layers"),
     (dict(readout="hard_attention", encoder_type="convolutional"), "hard_attention .* --encoder-type convolutional"),
     (dict(attention_score="level"), "--attention-score level .* hard_monotone"),
-    (
-        dict(readout="hard_monotone", decoder_transition="late", attention_history="coverage"),
-        "--attention-history would learn nothing",
-    ),
+    (dict(readout="hard_monotone", decoder_transition="late", attention_history="coverage"),
+        "--attention-history would learn nothing"),
     (dict(compile=True, cuda_graphs=True), "--cuda-graphs .* --compile"),
     (dict(adaptive_output_swapped=True), "--adaptive-output"),
     (dict(adaptive_gru_released=True, decoder_cell="adaptive_gru"), "--decoder-transition conditional"),
-    (
-        dict(encoder_type="convolutional", attention_window="monotone"),
-        "is segments: use .* predictive",
-    ),
+    (dict(encoder_type="convolutional", attention_window="monotone"), "is segments: use .* predictive"),
     (dict(decoder_transition="conditional", decoder_transition_depth=1), "--decoder-transition-depth.*at least 2"),
     (dict(residuals=1), "--residuals"),
     (dict(dropout=1.5), r"--dropout must lie in \[0, 1\), not 1.5"),
@@ -1033,10 +1014,8 @@ REFUSED = [
     (dict(readout="state", share_decoder_input_output_embed=True), "tied.*--readout state.* to 7"),
     (dict(TIED_TO_LAYERS, decoder_embed_dim=4), r"tied.*--readout state.*--decoder-embed-dim \(4\) to 8"),
     (dict(initial_state="zero", initial_state_per_layer=True, decoder_layers=2), "--initial-state-per-layer.*zero"),
-    (
-        dict(context_to_layers=True, decoder_layers=2, decoder_transition="late", readout_all_layers=True),
-        "--readout-all-layers.*late --context-to-layers only the lowest",
-    ),
+    (dict(context_to_layers=True, decoder_layers=2, decoder_transition="late", readout_all_layers=True),
+        "--readout-all-layers.*late --context-to-layers only the lowest"),
     (dict(encoder_transition_depth=0), "--encoder-transition-depth"),
     (dict(decoder_dropout_hidden=1.0), "--decoder-dropout-hidden"),
     (dict(encoder_dropout_words=1.0), "--encoder-dropout-words"),
@@ -1045,27 +1024,21 @@ REFUSED = [
     (dict(context_gate="both", decoder_cell="lstm"), "--context-gate.*--decoder-cell gru"),
     (dict(context_gate="both", decoder_transition="late"), "--context-gate.*late"),
     (dict(share_all_embeddings=True, encoder_embed_dim=5, encoder_freeze_embed=True), "freeze both or neither"),
-    (
-        dict(HIERARCHICAL, attention_score="multihead", attention_heads=2, attention_dim=6, attention_via_dim=3),
-        "-via-dim",
-    ),
+    (dict(HIERARCHICAL, attention_score="multihead", attention_heads=2, attention_dim=6, attention_via_dim=3),
+        "-via-dim"),
     (dict(RELEASED, layer_norm="all"), "--adaptive-gru-released .* which --layer-norm makes part"),
     (dict(HIERARCHICAL, attention_via_words_alone=True, attention_via_unguided=True), "leave one of them out"),
     (dict(encoder_type="convolutional", copying=True), "--copying writes .* is segments: leave it out"),
     (dict(HIERARCHICAL, attention_via_words_alone=True, copying=True), "--copying .*-words-alone is words"),
     (dict(recurrent_bias=True, decoder_cell="lstm"), "--recurrent-bias .* encoder's has one anyway"),
-    (
-        dict(encoder_reads="own"),
-        "--encoder-reads own needs a bidirectional layer .* --encoder-layers 1 .* leave it out",
-    ),
+    (dict(encoder_reads="own"),
+        "--encoder-reads own needs a bidirectional layer .* --encoder-layers 1 .* leave it out"),
     (dict(layer_norm_joint=True), "--layer-norm-joint needs --layer-norm"),
-    (
-        dict(recurrent_bias=True, encoder_cell="lstm", decoder_cell="lstm"),
-        "--recurrent-bias True needs --(encoder|decoder)-cell gru",
-    ),
+    (dict(recurrent_bias=True, encoder_cell="lstm", decoder_cell="lstm"),
+        "--recurrent-bias True needs --(encoder|decoder)-cell gru"),
     (dict(readout_biases=True, layer_norm="encoder"), "--readout-biases .* without --layer-norm all"),
     (dict(share_all_embeddings=True, encoder_embed_dim=5, encoder_embed_path="file"), "give both sides the same"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("options,message", REFUSED)

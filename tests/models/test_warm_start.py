@@ -27,20 +27,17 @@ def saved(model, runs, path):
     return str(path)
 
 
-@pytest.mark.parametrize(
-    "option,there,here,more",
-    [
-        ("encoder_cell", "adaptive_gru", "other_gru", {}),
-        ("encoder_char_cell", "adaptive_gru", "other_gru", HIERARCHY),
-        ("encoder_reads", "own", "other", dict(encoder_layers=2)),
-        ("decoder_cell", "adaptive_gru", "other_gru", dict(decoder_transition="conditional", decoder_layers=2)),
-        ("context_gate", "source", "target", dict(decoder_transition="conditional")),
-        ("initial_state", "first", "linear", {}),
-        ("readout", "linear", "tanh", {}),
-        ("adaptive_output_swapped", True, False, dict(adaptive_output=True)),
-        ("attention_heads", 2, 4, dict(attention_score="multihead", attention_dim=8)),
-    ],
-)
+@pytest.mark.parametrize("option,there,here,more", [
+    ("encoder_cell", "adaptive_gru", "other_gru", {}),
+    ("encoder_char_cell", "adaptive_gru", "other_gru", HIERARCHY),
+    ("encoder_reads", "own", "other", dict(encoder_layers=2)),
+    ("decoder_cell", "adaptive_gru", "other_gru", dict(decoder_transition="conditional", decoder_layers=2)),
+    ("context_gate", "source", "target", dict(decoder_transition="conditional")),
+    ("initial_state", "first", "linear", {}),
+    ("readout", "linear", "tanh", {}),
+    ("adaptive_output_swapped", True, False, dict(adaptive_output=True)),
+    ("attention_heads", 2, 4, dict(attention_score="multihead", attention_dim=8)),
+])  # fmt: skip
 def test_parts_of_another_kind_are_not_taken(runs, tmp_path, option, there, here, more, monkeypatch):
     """Warm start leaves them out, even if their parameters have the same names and sizes."""
     monkeypatch.setitem(CELLS.entries, "other_gru", type("Other", (AdaptiveGRUCell,), {}))
@@ -56,25 +53,18 @@ def test_parts_of_another_kind_are_not_taken(runs, tmp_path, option, there, here
         assert parameter.equal(expected.get_parameter(name)), name
 
 
-@pytest.mark.parametrize(
-    "option,there,here,more,strange",
-    [
-        ("layer_norm", "none", "encoder", HIERARCHY, ["encoder.network."]),
-        ("layer_norm", "all", "encoder", {}, ["transition.after.", "transition.attention.", ".initial.", "readout."]),
-        (
-            *("layer_norm", "all", "encoder", dict(decoder_layers=2, attention_history="state")),
-            ["transition.after.", "transition.attention.", "network.above.", "transition.query_cell."],
-        ),
-        ("layer_norm_joint", False, True, dict(layer_norm="all"), ["encoder.network.", "transition.after."]),
-        (
-            *("layer_norm_joint", False, True, dict(layer_norm="all", decoder_layers=2)),
-            ["encoder.network.", "transition.after.", "network.above."],
-        ),
-        ("encoder_bidirectional_layers", 0, 1, dict(encoder_layers=2), [".initial."]),
-        ("attention_history", "none", "state", {}, ["transition.attention."]),
-        ("decoder_transition", "simple", "stacked", dict(decoder_layers=2), ["transition.attention."]),
-    ],
-)
+@pytest.mark.parametrize("option,there,here,more,strange", [
+    ("layer_norm", "none", "encoder", HIERARCHY, ["encoder.network."]),
+    ("layer_norm", "all", "encoder", {}, ["transition.after.", "transition.attention.", ".initial.", "readout."]),
+    (*("layer_norm", "all", "encoder", dict(decoder_layers=2, attention_history="state")),
+        ["transition.after.", "transition.attention.", "network.above.", "transition.query_cell."]),
+    ("layer_norm_joint", False, True, dict(layer_norm="all"), ["encoder.network.", "transition.after."]),
+    (*("layer_norm_joint", False, True, dict(layer_norm="all", decoder_layers=2)),
+        ["encoder.network.", "transition.after.", "network.above."]),
+    ("encoder_bidirectional_layers", 0, 1, dict(encoder_layers=2), [".initial."]),
+    ("attention_history", "none", "state", {}, ["transition.attention."]),
+    ("decoder_transition", "simple", "stacked", dict(decoder_layers=2), ["transition.attention."]),
+])  # fmt: skip
 def test_parameters_that_read_something_else_are_not_taken(runs, tmp_path, option, there, here, more, strange):
     """Warm start leaves them out, even if they have the same sizes."""
     path = saved(build("rnnsearch", **more, **{option: there}), runs, tmp_path / "donor.pt")

@@ -5,7 +5,7 @@ from functools import partialmethod
 
 import pytest
 import torch
-from conftest import COMPOSED, TORCH, batch, build
+from conftest import COMPOSED, TORCH, batch, build, gradients
 
 from fairseq_attnvariants.architectures.variants import VARIANTS
 from fairseq_attnvariants.arithmetic.reduced import reduced_products
@@ -30,13 +30,6 @@ def test_a_copy_of_a_compiled_module_computes_by_itself():
     copied = shallow(module)
     copied.forward = lambda input: "own"
     assert copied(torch.ones(2)) == "own"
-
-
-def gradients(model, *more):
-    source, lengths, previous = batch(target_lengths=(5, 3, 5))
-    output, extra = model(source, lengths, previous, with_cost_terms=True)
-    made = [output, *(values[0] for values in extra.values())]
-    return torch.autograd.grad(sum(value.square().sum() for value in made), [*model.parameters(), *more])
 
 
 def plainly(monkeypatch):

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-from pathlib import Path
 
 import corpus
 import pytest
@@ -417,35 +416,25 @@ def test_a_criterion_of_its_own(guests, data, trained, tmp_path):
     assert done.returncode and not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(
-    "given, expected",
-    [
-        ("model._name=mixture_of_softmaxes", "even_mixture"),
-        ("criterion._name=label_smoothed_cross_entropy", "label_smoothed_cross_entropy"),
-        ("model._name=dl4mt", "label_smoothed_cross_entropy"),
-    ],
-)
+def by_hydra(data, folder, arch, *more):
+    """Train an architecture of ``examples/extend``, and return the configuration of its checkpoint."""
+    more = [*more, "optimization.max_update=1"]
+    arguments = corpus.hydra_arguments(data, folder, *more, arch=arch, user_dir=EXTEND / arch)
+    corpus.run("fairseq-hydra-train", *arguments, cwd=folder)
+    return torch.load(folder / "checkpoint_last.pt", weights_only=True)["cfg"]
+
+
+@pytest.mark.parametrize("given, expected", [
+    ("model._name=mixture_of_softmaxes", "even_mixture"),
+    ("criterion._name=label_smoothed_cross_entropy", "label_smoothed_cross_entropy"),
+    ("model._name=dl4mt", "label_smoothed_cross_entropy"),
+])  # fmt: skip
 def test_a_criterion_of_its_own_by_hydra(given, expected, data, tmp_path):
     """Options of the file's criterion are taken if this criterion has them."""
-    folder = EXTEND / "mixture_of_softmaxes"
-    small = [f"model.{side}_{width}=16" for side in ("encoder", "decoder") for width in ("embed_dim", "hidden_size")]
-    corpus.run(
-        "fairseq-hydra-train", "--config-dir", Path(corpus.USER_DIR) / "config", "--config-name", "train",
-        f"common.user_dir={folder}", "common.cpu=true", f"task.data={data}", "model._name=mixture_of_softmaxes", given,
-        *small, "optimization.max_update=1", "dataset.batch_size=8", "criterion.label_smoothing=0.2",
-        f"checkpoint.save_dir={tmp_path}", cwd=tmp_path,
-    )  # fmt: skip
-    kept = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)["cfg"]["criterion"]
+    kept = by_hydra(data, tmp_path, "mixture_of_softmaxes", given, "criterion.label_smoothing=0.2")["criterion"]
     assert kept["_name"] == expected and kept["label_smoothing"] == 0.2
 
 
 def test_options_of_a_component_by_hydra(data, tmp_path):
-    small = [f"model.{side}_{width}=16" for side in ("encoder", "decoder") for width in ("embed_dim", "hidden_size")]
-    corpus.run(
-        "fairseq-hydra-train", "--config-dir", Path(corpus.USER_DIR) / "config", "--config-name", "train",
-        f"common.user_dir={EXTEND / 'cosine_decay'}", "common.cpu=true", f"task.data={data}",
-        "model._name=cosine_decay", "+model.part_args.decay.rate=0.9", *small, "optimization.max_update=1",
-        "dataset.batch_size=8", f"checkpoint.save_dir={tmp_path}", cwd=tmp_path,
-    )  # fmt: skip
-    kept = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)["cfg"]["model"]
+    kept = by_hydra(data, tmp_path, "cosine_decay", "+model.part_args.decay.rate=0.9")["model"]
     assert json.loads(kept["part_args"])["decay"] == {"rate": 0.9}

@@ -9,7 +9,7 @@ from argparse import Namespace
 import kernels
 import pytest
 import torch
-from conftest import TORCH, Task, batch, build
+from conftest import TORCH, Task, batch, build, gradients
 from fairseq.models.lstm import LSTMModel
 from torch import nn
 
@@ -21,13 +21,6 @@ from fairseq_attnvariants.nn.state import Memory, serve
 from fairseq_attnvariants.registry import Widths
 
 counted = pytest.mark.skipif(TORCH < (2, 9), reason="older torch launches more")
-
-
-def gradients(model, *sizes, **options):
-    source, lengths, previous = batch(*sizes, **options)
-    output, extra = model(source, lengths, previous, with_cost_terms=True)
-    made = [output, *(values[0] for values in extra.values())]
-    return made, torch.autograd.grad(sum(value.square().sum() for value in made), [*model.parameters()])
 
 
 FUSED = {
@@ -241,7 +234,7 @@ def test_steps_that_read_no_context_are_made_at_once(kind, gpu, monkeypatch):
         model.decoder.network.transition.attention.register_forward_hook(lambda *_, calls=calls: calls.append(1))
         torch.manual_seed(3)
         with as_captured():
-            found.append(gradients(model, (5, 3, 1), (4, 6, 2)))
+            found.append(gradients(model))
         counted.append(len(calls))
     assert counted == [1, 4, 7]
     torch.testing.assert_close(found[0], found[2])

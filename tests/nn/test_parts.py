@@ -22,13 +22,7 @@ from fairseq_attnvariants.nn.attention import (
     real_positions,
 )
 from fairseq_attnvariants.nn.bridging import DirectBridge, most_attended
-from fairseq_attnvariants.nn.cells import (
-    AdaptiveGRUCell,
-    ContextGatedCell,
-    GRUCell,
-    LSTMCell,
-    ReleasedAdaptiveGRUCell,
-)
+from fairseq_attnvariants.nn.cells import AdaptiveGRUCell, ContextGatedCell, GRUCell, LSTMCell, ReleasedAdaptiveGRUCell
 from fairseq_attnvariants.nn.convolutional import ConvolutionalEncoder
 from fairseq_attnvariants.nn.encoder import BidirectionalEncoder
 from fairseq_attnvariants.nn.fast import energies as fast_energies

@@ -223,10 +223,7 @@ def test_a_line_feed_alone_ends_a_line(text, tmp_path):
 def test_raw_text_that_is_not_utf8_is_refused():
     tokenise = [sys.executable, str(EXAMPLES / "common" / "tokenise.py"), "en"]
     done = subprocess.run(tokenise, input=b"Hello, you.\nf\xe4r\n", capture_output=True)
-    assert (done.returncode, done.stderr) == (
-        1,
-        b"tokenise.py: standard input is not UTF-8: save the text as UTF-8\n",
-    )
+    assert (done.returncode, done.stderr) == (1, b"tokenise.py: standard input is not UTF-8: save the text as UTF-8\n")
     done = subprocess.run(tokenise, input="Hello, für.\n".encode(), capture_output=True)
     assert (done.returncode, done.stdout.decode()) == (0, "Hello , für .\n")
 

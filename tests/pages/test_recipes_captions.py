@@ -11,7 +11,8 @@ import sys
 import corpus
 import pytest
 from corpus import ROOT, script
-from test_recipes_shell import STUBS, put
+from test_recipes_settings import put
+from test_recipes_shell import STUBS
 
 pytestmark = pytest.mark.more
 
@@ -138,6 +139,24 @@ def compare():
     return script(CAPTIONS / "compare.py")
 
 
+@pytest.fixture
+def tables(tmp_path, monkeypatch):
+    """A function that replaces the tables that the module reads, and returns the module."""
+
+    def write(comparisons="", seeds="", words=""):
+        module = compare()
+        monkeypatch.setattr(module, "HERE", tmp_path)
+        head = "system,seed,BLEU\n"
+        (tmp_path / "gates.csv").write_text("system,seed,side,tag,gate,%\n")
+        (tmp_path / "words.csv").write_text(words or head)
+        (tmp_path / "seeds.csv").write_text(seeds or head)
+        named = "row,name,system,baseline,column,baseline_column,measure,better,margin\n"
+        (tmp_path / "comparisons.csv").write_text(named + comparisons)
+        return module
+
+    return write
+
+
 def write_measured(run, bleu):
     """Write a run as ``measure.sh`` leaves it, without gates of the target side and without the later test set."""
     score = {"BLEU": bleu, "chrF2": 62.345, "TER": 44.5, "1-gram BLEU": 60, "1-gram precision": 66.666}
@@ -200,42 +219,25 @@ def test_means_are_of_runs_that_are_measured(tmp_path, monkeypatch, capsys):
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_a_row_counts_when_each_of_its_comparisons_has_three_seeds(tmp_path, monkeypatch):
+def test_a_row_counts_when_each_of_its_comparisons_has_three_seeds(tables):
     """If a baseline has two columns, the larger number counts for each seed."""
-    module = compare()
-    monkeypatch.setattr(module, "HERE", tmp_path)
-    (tmp_path / "gates.csv").write_text("system,seed,side,tag,gate,%\n")
-    (tmp_path / "words.csv").write_text("system,seed,BLEU\n")
-    (tmp_path / "seeds.csv").write_text(
-        "system,seed,BLEU,TER\none,1,10.20,9.80\none,2,9.10,8.00\none,3,7.00,11.00\ntwo,1,3.00,1\ntwo,2,3.00,1\n"
-    )
-    head = "row,name,system,baseline,column,baseline_column,measure,better,margin"
-    lines = ["a-01,,one,one,BLEU,BLEU; TER,,more,", "a-02,,one,one,BLEU,TER,,more,", "a-02,,two,one,BLEU,BLEU,,more,"]
-    (tmp_path / "comparisons.csv").write_text("".join(f"{line}\n" for line in (head, *lines)))
-    [(line, own, others)] = module.compared()
+    seeds = "system,seed,BLEU,TER\none,1,10.20,9.80\none,2,9.10,8.00\none,3,7.00,11.00\ntwo,1,3.00,1\ntwo,2,3.00,1\n"
+    lines = "a-01,,one,one,BLEU,BLEU; TER,,more,\na-02,,one,one,BLEU,TER,,more,\na-02,,two,one,BLEU,BLEU,,more,\n"
+    [(line, own, others)] = tables(lines, seeds).compared()
     assert (line["row"], own, others) == ("a-01", ["10.20", "9.10", "7.00"], ["10.20", "9.10", "11.00"])
 
 
-def test_the_mean_of_several_systems_counts(tmp_path, monkeypatch):
+def test_the_mean_of_several_systems_counts(tables):
     """Only seeds that all of them have."""
-    module = compare()
-    monkeypatch.setattr(module, "HERE", tmp_path)
-    (tmp_path / "gates.csv").write_text("system,seed,side,tag,gate,%\n")
-    (tmp_path / "seeds.csv").write_text("system,seed,BLEU\n")
     lines = [f"one,{seed},{seed}.00,9.00\ntwo,{seed},{seed + 1}.00,8.00\n" for seed in (1, 2, 3)]
-    (tmp_path / "words.csv").write_text("system,seed,BLEU,TER\n" + "".join(lines) + "one,4,1.00,1.00\n")
-    head = "row,name,system,baseline,column,baseline_column,measure,better,margin\n"
-    (tmp_path / "comparisons.csv").write_text(head + 'a-01,,one; two,one; two,"words, BLEU","words, TER",,more,\n')
+    words = "system,seed,BLEU,TER\n" + "".join(lines) + "one,4,1.00,1.00\n"
+    module = tables('a-01,,one; two,one; two,"words, BLEU","words, TER",,more,\n', words=words)
     [(_, own, others)] = module.compared()
     assert (own, others) == (["1.50", "2.50", "3.50"], ["8.50"] * 3)
 
 
-def test_a_system_without_a_test_set_is_left_out_of_its_table(tmp_path, monkeypatch):
-    module = compare()
-    monkeypatch.setattr(module, "HERE", tmp_path)
-    (tmp_path / "gates.csv").write_text("system,seed,side,tag,gate,%\n")
-    (tmp_path / "words.csv").write_text("system,seed,BLEU\n")
-    (tmp_path / "seeds.csv").write_text("system,seed,BLEU,later\none,1,10.20,9.80\ntwo,1,3.00,\n")
+def test_a_system_without_a_test_set_is_left_out_of_its_table(tables):
+    module = tables(seeds="system,seed,BLEU,later\none,1,10.20,9.80\ntwo,1,3.00,\n")
     assert [*module.systems(["BLEU"])][1:] == [["`one`", "1", "10.20"], ["`two`", "1", "3.00"]]
     assert [*module.systems(["BLEU", "later"])][1:] == [["`one`", "1", "10.20", "9.80"]]
 

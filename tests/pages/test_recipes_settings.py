@@ -50,6 +50,13 @@ def put(path, text):
     path.chmod(0o755)
 
 
+def write_text(folder, splits=("train", "val", "test"), languages=("xx", "yy")):
+    folder.mkdir(exist_ok=True)
+    for split in splits:
+        for language in languages:
+            (folder / f"{split}.{language}").write_text("a\n")
+
+
 @pytest.fixture
 def recipe(tmp_path):
     """A function that runs a script in a copy of ``examples/``; it returns the process and the log of its calls."""
@@ -339,26 +346,23 @@ def test_a_system_with_other_options_needs_a_folder_of_its_own(systems, tmp_path
     assert (tmp_path / "out/plain/settings").read_text() == kept
 
 
-@pytest.mark.parametrize(
-    "text, environment, reason",
-    [
-        ("", {"SYSTEMS": "nowhere.yaml"}, "SYSTEMS: nowhere.yaml cannot be read: "),
-        ("- x", {}, "SYSTEMS: systems.yaml names no system: each is a line, NAME: model._name=ARCHITECTURE"),
-        ("a: [", {}, "SYSTEMS: systems.yaml cannot be read: "),
-        ("a/b: model._name=recatt", {}, "has a system called a/b: a name has letters"),
-        ("corpus: model._name=recatt", {}, "has corpus, which is a name in OUT"),
-        ("recatt: model._name=recatt", {}, "has recatt, which the task has already: give it another name"),
-        (PLAIN + COSTS + PLAIN, {}, "SYSTEMS: systems.yaml has plain twice: give each line another name"),
-        ("mine: recatt", {}, "does not say model._name=ARCHITECTURE of mine"),
-        ("mine: model._name=recat", {}, "SYSTEMS: mine has no architecture recat in "),
-        ("mine: model._name=recatt criterion._name=sharp", {}, "SYSTEMS: mine has no criterion sharp in "),
-        (PLAIN, {"SEEDS": "1 two"}, 'SEEDS="1 two" are no numbers: give such as SEEDS="1 2 3"'),
-        (PLAIN, {"UPDATES": "10k"}, "UPDATES=10k is no number from 1 on"),
-        (PLAIN, {"TEST": "0"}, "TEST=0 is no number from 1 on"),
-        (PLAIN, {"USER_DIR": "nowhere"}, "run.sh: USER_DIR=nowhere is no folder"),
-        (PLAIN, {"ARCHS": "plane"}, "ARCHS: plane is no system of order and no architecture in "),
-    ],
-)
+@pytest.mark.parametrize("text, environment, reason", [
+    ("", {"SYSTEMS": "nowhere.yaml"}, "SYSTEMS: nowhere.yaml cannot be read: "),
+    ("- x", {}, "SYSTEMS: systems.yaml names no system: each is a line, NAME: model._name=ARCHITECTURE"),
+    ("a: [", {}, "SYSTEMS: systems.yaml cannot be read: "),
+    ("a/b: model._name=recatt", {}, "has a system called a/b: a name has letters"),
+    ("corpus: model._name=recatt", {}, "has corpus, which is a name in OUT"),
+    ("recatt: model._name=recatt", {}, "has recatt, which the task has already: give it another name"),
+    (PLAIN + COSTS + PLAIN, {}, "SYSTEMS: systems.yaml has plain twice: give each line another name"),
+    ("mine: recatt", {}, "does not say model._name=ARCHITECTURE of mine"),
+    ("mine: model._name=recat", {}, "SYSTEMS: mine has no architecture recat in "),
+    ("mine: model._name=recatt criterion._name=sharp", {}, "SYSTEMS: mine has no criterion sharp in "),
+    (PLAIN, {"SEEDS": "1 two"}, 'SEEDS="1 two" are no numbers: give such as SEEDS="1 2 3"'),
+    (PLAIN, {"UPDATES": "10k"}, "UPDATES=10k is no number from 1 on"),
+    (PLAIN, {"TEST": "0"}, "TEST=0 is no number from 1 on"),
+    (PLAIN, {"USER_DIR": "nowhere"}, "run.sh: USER_DIR=nowhere is no folder"),
+    (PLAIN, {"ARCHS": "plane"}, "ARCHS: plane is no system of order and no architecture in "),
+])  # fmt: skip
 def test_wrong_systems_are_refused_before_anything_is_written(systems, tmp_path, text, environment, reason):
     shutil.rmtree(tmp_path / "out")
     assert refused(systems(text, **environment), reason)
@@ -366,10 +370,7 @@ def test_wrong_systems_are_refused_before_anything_is_written(systems, tmp_path,
 
 
 def test_another_text_of_a_sweep_needs_a_folder_of_its_own(recipe, tmp_path):
-    (tmp_path / "corpus").mkdir()
-    for split in ("train", "val", "test", "more"):
-        for language in ("xx", "yy"):
-            (tmp_path / "corpus" / f"{split}.{language}").write_text("a\n")
+    write_text(tmp_path / "corpus", splits=("train", "val", "test", "more"))
 
     def sweep(*overrides, **environment):
         arguments = ["corpus", "out", "xx", "yy", *overrides]
@@ -401,9 +402,7 @@ def test_another_text_of_a_sweep_needs_a_folder_of_its_own(recipe, tmp_path):
 
 
 def test_of_two_sweeps_with_one_folder_the_second_waits(recipe, tmp_path):
-    (tmp_path / "corpus").mkdir()
-    for name in ("train.xx", "train.yy", "val.xx", "val.yy", "test.xx", "test.yy"):
-        (tmp_path / "corpus" / name).write_text("a\n")
+    write_text(tmp_path / "corpus")
     put(tmp_path / "commands" / "fairseq-attnvariants", f"sleep 1\n{STUBS['fairseq-attnvariants']}")
     sweep = ["own_text/sweep.sh", "corpus", "out", "xx", "yy"]
     with ThreadPoolExecutor() as several:
@@ -412,9 +411,7 @@ def test_of_two_sweeps_with_one_folder_the_second_waits(recipe, tmp_path):
 
 
 def test_languages_that_are_edited_need_another_folder(recipe, tmp_path):
-    for split in ("train", "val", "test"):
-        for language in ("xx", "yy", "zz"):
-            (tmp_path / f"{split}.{language}").write_text("a\n")
+    write_text(tmp_path, languages=("xx", "yy", "zz"))
     many = ["multilingual/run.sh", ".", "out", "xx", "yy", "zz"]
     put(tmp_path / "commands" / "subword-nmt", "echo a")
     for name in ("fairseq-generate", "sacrebleu"):
@@ -434,9 +431,7 @@ def test_sentences_are_padded_to_few_lengths_on_a_gpu(gpu, recipe, tmp_path):
     assert bool(re.search(padded, calls)) == gpu
     _, calls = went(recipe("common/train.sh", "data", "two", "dl4mt", "--cpu"))
     assert not re.search(padded, calls)
-    (tmp_path / "corpus").mkdir()
-    for name in ("train.xx", "train.yy", "val.xx", "val.yy", "test.xx", "test.yy"):
-        (tmp_path / "corpus" / name).write_text("a\n")
+    write_text(tmp_path / "corpus")
     _, calls = went(recipe("own_text/sweep.sh", "corpus", "out", "xx", "yy", TOKENISE="no"))
     assert bool(re.search(padded, calls)) == gpu
     (tmp_path / "laboratory" / "order" / "corpus").mkdir(parents=True)

@@ -12,6 +12,7 @@ import corpus
 import pytest
 from corpus import ROOT
 from fairseq.models import ARCH_MODEL_REGISTRY
+from test_recipes_settings import put
 
 pytestmark = pytest.mark.more
 
@@ -72,11 +73,6 @@ STUBS = {
           *) exec {sys.executable} "$@" ;;
         esac""",
 }
-
-
-def put(path, text):
-    path.write_text(f"#!/bin/bash\n{text}\n")
-    path.chmod(0o755)
 
 
 def read_pair(prefix):
@@ -154,29 +150,21 @@ def test_readme(recipe, warm, examples, tmp_path):
         assert process.returncode == 0, f"{block}\n{process.stdout[-3000:]}\n{process.stderr[-3000:]}"
 
 
-def test_fetch_multi30k_refuses(tmp_path):
+@pytest.mark.parametrize("command, variable, files", [
+    ("common/fetch_multi30k.sh text en de", "MULTI30K", ["train.lc.norm.tok", "val.lc.norm.tok"]),
+    ("models/fetch.sh text", "ENJA", ["train", "dev", "test"]),
+])  # fmt: skip
+def test_fetch_refuses(command, variable, files, tmp_path):
     """A text with another checksum, or one that cannot be fetched, does not get its name."""
     (tmp_path / "site").mkdir()
-    for name in ("train", "val", "test_2016_flickr"):
-        for language in ("en", "de"):
-            (tmp_path / "site" / f"{name}.lc.norm.tok.{language}").write_text("a dog\n")
-    for site, reason in (("site", "checksum differs"), ("nowhere", "")):
-        environment = {**os.environ, "MULTI30K": f"file://{tmp_path}/{site}"}
-        command = ["bash", str(EXAMPLES / "common" / "fetch_multi30k.sh"), str(tmp_path / "text"), "en", "de"]
-        process = subprocess.run(command, env=environment, capture_output=True, text=True)
-        assert process.returncode != 0 and reason in process.stderr
-        assert not [path.name for path in (tmp_path / "text").iterdir() if path.suffix != ".part"]
-
-
-def test_fetch_of_another_corpus_leaves_nothing(tmp_path):
-    (tmp_path / "site").mkdir()
-    for name in ("train", "dev", "test"):
-        for language in ("en", "ja"):
+    for name in files:
+        for language in ("en", "de", "ja"):
             (tmp_path / "site" / f"{name}.{language}").write_text("a dog\n")
     for site, reason in (("site", "checksum differs"), ("nowhere", "")):
-        environment = {**os.environ, "ENJA": f"file://{tmp_path}/{site}"}
-        command = ["bash", str(EXAMPLES / "models" / "fetch.sh"), str(tmp_path / "text")]
-        process = subprocess.run(command, env=environment, capture_output=True, text=True)
+        environment = {**os.environ, variable: f"file://{tmp_path}/{site}"}
+        process = subprocess.run(
+            f"bash {EXAMPLES}/{command}".split(), cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
         assert process.returncode != 0 and reason in process.stderr
         assert not list((tmp_path / "text").iterdir())
 

@@ -14,7 +14,8 @@ from types import SimpleNamespace
 import corpus
 import pytest
 from corpus import ROOT, script
-from test_recipes_shell import STUBS, put
+from test_recipes_settings import put
+from test_recipes_shell import STUBS
 
 from fairseq_attnvariants_cli.checks import Subject
 

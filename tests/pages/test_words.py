@@ -64,11 +64,7 @@ def sentence_length(text):
 def test_what_is_read():
     """Prose alone, with line numbers, also of phrases over two lines."""
     page = "# Beside\n\nA word in the\nplace of `beside`.\n\n```bash\nbeside\n```\nThe rate, the learning rate.\n"
-    assert [words for *words, _ in wrong_words(prose(page))] == [
-        [1, "Beside"],
-        [3, "in the place of"],
-        [9, "The rate"],
-    ]
+    assert [words for *words, _ in wrong_words(prose(page))] == [[1, "Beside"], [3, "in the place of"], [9, "The rate"]]
     assert wrong_words("Good.\n\n- Those that fail.\n")[0][:2] == (3, "Those that")
     assert (
         sentence_length(

@@ -50,17 +50,13 @@ def everything_in(part):
         yield part
 
 
-@pytest.mark.parametrize(
-    "written,options",
-    [
-        (argparse.Namespace, ["--optimizer", "sgd"]),
-        (argparse.Namespace, ["--optimizer", "adagrad"]),
-        (argparse.Namespace, ["--optimizer", "adadelta"]),
-        (argparse.Namespace, ["--lr-scheduler", "manual", "--update2lr", '{"1-9": 0.01}']),
-        (numpy.ndarray, ["--eval-bleu", "--eval-bleu-args", '{"max_len_b": 10}']),
-    ],
-    ids=lambda value: value[1] if isinstance(value, list) and value[0] != "--eval-bleu" else None,
-)
+@pytest.mark.parametrize("written,options", [
+    (argparse.Namespace, ["--optimizer", "sgd"]),
+    (argparse.Namespace, ["--optimizer", "adagrad"]),
+    (argparse.Namespace, ["--optimizer", "adadelta"]),
+    (argparse.Namespace, ["--lr-scheduler", "manual", "--update2lr", '{"1-9": 0.01}']),
+    (numpy.ndarray, ["--eval-bleu", "--eval-bleu-args", '{"max_len_b": 10}']),
+], ids=lambda value: value[1] if isinstance(value, list) and value[0] != "--eval-bleu" else None)  # fmt: skip
 def test_what_stock_fairseq_writes_trains_resumes_and_generates(fairseq, written, options):
     fairseq.train(2, *options)
     path = fairseq.train(4, *options)

@@ -34,16 +34,13 @@ def test_an_option_that_the_criterion_has_is_taken():
     assert completed(criterion=named).criterion.step_decay_weight == 2
 
 
-@pytest.mark.parametrize(
-    ("section", "given", "message"),
-    [
-        ("optimization", {"max_updates": 9}, r"optimization.max_updates: .* no such option .did you mean max_update"),
-        ("optimizer", {"_name": "adamm"}, r"optimizer._name=adamm: .* no such optimizer here .did you mean adam\?"),
-        ("task", {"_name": "translatio"}, "task._name=translatio: .* no such task here .did you mean translation"),
-        ("criterion", {"_name": "foo"}, "criterion._name=foo: .* no such criterion"),
-        ("lr_scheduler", {"_name": "inverse"}, "lr_scheduler._name=inverse: .* no such lr_scheduler"),
-    ],
-)
+@pytest.mark.parametrize(("section", "given", "message"), [
+    ("optimization", {"max_updates": 9}, r"optimization.max_updates: .* no such option .did you mean max_update"),
+    ("optimizer", {"_name": "adamm"}, r"optimizer._name=adamm: .* no such optimizer here .did you mean adam\?"),
+    ("task", {"_name": "translatio"}, "task._name=translatio: .* no such task here .did you mean translation"),
+    ("criterion", {"_name": "foo"}, "criterion._name=foo: .* no such criterion"),
+    ("lr_scheduler", {"_name": "inverse"}, "lr_scheduler._name=inverse: .* no such lr_scheduler"),
+])  # fmt: skip
 def test_a_name_that_nothing_has_is_refused(section, given, message):
     """hydra accepts any option after a plus, and nothing would read it."""
     with pytest.raises(ConfigurationError, match=message):
@@ -91,14 +88,11 @@ def test_options_of_another_task_are_left_out():
     assert found.features_column == 3 and "eval_bleu" not in found and found.max_source_positions == 1024
 
 
-@pytest.mark.parametrize(
-    ("section", "name", "lacking", "changed"),
-    [
-        ("task", "string_transduction", "left_pad_source", False),
-        ("criterion", "cross_entropy", "label_smoothing", 0.2),
-        ("optimizer", "nag", "adam_betas", "(0.9, 0.99)"),
-    ],
-)
+@pytest.mark.parametrize(("section", "name", "lacking", "changed"), [
+    ("task", "string_transduction", "left_pad_source", False),
+    ("criterion", "cross_entropy", "label_smoothing", 0.2),
+    ("optimizer", "nag", "adam_betas", "(0.9, 0.99)"),
+])  # fmt: skip
 def test_options_that_train_yaml_lists_for_others_are_left_out_unless_they_were_changed(
     section, name, lacking, changed
 ):

@@ -164,26 +164,23 @@ def test_fields_of_fairseq_lose_the_none_of_their_types_since_python_314(python)
 PUT_RIGHT = "run 'pip install --no-deps fairseq==0.12.2'"
 
 
-@pytest.mark.parametrize(
-    "installed,sentence",
-    [
-        ({}, f"needs fairseq 0.12.2, which is not installed: {PUT_RIGHT}"),
-        ({"fairseq": "0.12.1"}, f"needs fairseq 0.12.2, but 0.12.1 is installed: {PUT_RIGHT}"),
-        ({"ve-fairseq": "0.12.2"}, "but the module fairseq here is that of ve-fairseq 0.12.2: run 'pip uninstall ve-f"),
-        ({"fairseq-fixed": "0.12.3"}, "but the module fairseq here is that of fairseq-fixed 0.12.3: run 'pip"),
-        ({"fairseq": "0.12.3", "ve-fairseq": "0.12.3"}, "fairseq 0.12.3 and ve-fairseq are installed in one place"),
-        ({"ve-fairseq": "0.12.3"}, "needs torch 2.1 or later, which is not installed"),
-        ({"ve-fairseq": "0.12.3", "torch": "2.13.0+cpu"}, None),
-        ({"fairseq": "0.12.2", "fairseq-fixed": "0.12.3.1"}, "fairseq 0.12.2 and fairseq-fixed are installed in one"),
-        ({"fairseq": "0.12.2"}, "needs torch 2.1 or later, which is not installed: run 'pip install --upgrade torch'"),
-        ({"fairseq": "0.12.2", "torch": "2.0.1+cu118"}, "needs torch 2.1 or later, but 2.0.1+cu118 is installed: run"),
-        ({"fairseq": "0.12.2", "torch": "1.13.1"}, "needs torch 2.1 or later, but 1.13.1 is installed"),
-        ({"fairseq": "0.12.2", "torch": "2.1.0a0+32f93b1"}, None),
-        ({"fairseq": "0.12.2", "torch": "2.13.0+cpu"}, None),
-        ({"fairseq": "0.12.2+3d262bb", "torch": "2.13.0+cpu"}, None),
-        ({"fairseq": "0.12.3", "torch": "2.13.0+cpu"}, None),
-    ],
-)
+@pytest.mark.parametrize("installed,sentence", [
+    ({}, f"needs fairseq 0.12.2, which is not installed: {PUT_RIGHT}"),
+    ({"fairseq": "0.12.1"}, f"needs fairseq 0.12.2, but 0.12.1 is installed: {PUT_RIGHT}"),
+    ({"ve-fairseq": "0.12.2"}, "but the module fairseq here is that of ve-fairseq 0.12.2: run 'pip uninstall ve-f"),
+    ({"fairseq-fixed": "0.12.3"}, "but the module fairseq here is that of fairseq-fixed 0.12.3: run 'pip"),
+    ({"fairseq": "0.12.3", "ve-fairseq": "0.12.3"}, "fairseq 0.12.3 and ve-fairseq are installed in one place"),
+    ({"ve-fairseq": "0.12.3"}, "needs torch 2.1 or later, which is not installed"),
+    ({"ve-fairseq": "0.12.3", "torch": "2.13.0+cpu"}, None),
+    ({"fairseq": "0.12.2", "fairseq-fixed": "0.12.3.1"}, "fairseq 0.12.2 and fairseq-fixed are installed in one"),
+    ({"fairseq": "0.12.2"}, "needs torch 2.1 or later, which is not installed: run 'pip install --upgrade torch'"),
+    ({"fairseq": "0.12.2", "torch": "2.0.1+cu118"}, "needs torch 2.1 or later, but 2.0.1+cu118 is installed: run"),
+    ({"fairseq": "0.12.2", "torch": "1.13.1"}, "needs torch 2.1 or later, but 1.13.1 is installed"),
+    ({"fairseq": "0.12.2", "torch": "2.1.0a0+32f93b1"}, None),
+    ({"fairseq": "0.12.2", "torch": "2.13.0+cpu"}, None),
+    ({"fairseq": "0.12.2+3d262bb", "torch": "2.13.0+cpu"}, None),
+    ({"fairseq": "0.12.3", "torch": "2.13.0+cpu"}, None),
+])  # fmt: skip
 def test_what_is_missing_is_said_in_one_sentence(monkeypatch, installed, sentence):
     def version(package):
         if package not in installed:

@@ -20,15 +20,9 @@ STRINGS = {
     "decomposed": ["a", "e", "\u0301", "\u0331", "\u1112", "\u1161", "\u11ab"],
 }
 STRING_LINES = [
-    "ae\u0301a",
-    " a ee\u0331 \n",
-    "\U0001f469\u200d\U0001f467\U0001f469",
-    "<unk>a",
-    "한하a",
-    "b\u0331é",
-    "c\u00a0a  b\u0331e\u0301 \u3000",
-    "",
-]
+    "ae\u0301a", " a ee\u0331 \n", "\U0001f469\u200d\U0001f467\U0001f469", "<unk>a", "한하a", "b\u0331é",
+    "c\u00a0a  b\u0331e\u0301 \u3000", "",
+]  # fmt: skip
 # sources with features, from [N] on, some with parentheses; and lines, some of which are refused
 FEATURED = [*"abN", "[SG]", "[N]", "[PL]", "[PSS]", "[PSS(PL)]", "[é]"]
 FEATURED_LINES = [

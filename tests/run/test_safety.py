@@ -50,40 +50,37 @@ def change(folder, **fields):
     (folder / "manifest.json").write_text(json.dumps(about))
 
 
-@pytest.mark.parametrize(
-    "fields, message",
-    [
-        (dict(format=3), "its format is 3, and this program reads 1 and 2"),
-        (dict(source__features=3), "source.features is outside of the dictionary"),
-        (dict(source__features=SIZE), "source.features is outside of the dictionary"),
-        (dict(source__features=4000), "source.features is outside of the dictionary"),
-        (dict(source__features="4"), "source.features is missing or unknown"),
-        (dict(source__features_after=1), "source.features_after is missing or unknown"),
-        (dict(format=...), "its format is None"),
-        (dict(search__beam=...), "search.beam is missing or unknown"),
-        (dict(search__beam="5"), "search.beam is missing"),
-        (dict(search__beam=True), "search.beam is missing"),
-        (dict(search__lenpen=None), "search.lenpen is missing"),
-        (dict(source=[]), "source.units is missing"),
-        (dict(files=...), "files is missing"),
-        (dict(files={}), "files does not describe source.json"),
-        (dict(special__unk=4000), "special or source.end is outside of a dictionary"),
-        (dict(source__end=["</s>"]), "special or source.end is outside of a dictionary"),
-        (dict(source__fingerprint="0"), "source.json: its fingerprint is not the one in manifest.json"),
-        (dict(source__units="bytes"), "source.units"),
-        (dict(text__tokenizer="sentencepiece"), "text.tokenizer"),
-        (dict(text__tokenizer={"kind": "spacy"}), "text.tokenizer"),
-        (dict(text__bpe={"kind": "sentencepiece"}), "text.bpe"),
-        (dict(text__tokenizer="moses"), "text.tokenizer"),
-        (dict(text__bpe={"kind": "subword-nmt"}), "None cannot be the name of a file"),
-        (dict(graph__operators=["Add"]), "model.onnx: it uses .*Transpose.*, which manifest.json does not list"),
-        (dict(search__largest_beam=10**10), "search.largest_beam is too large"),
-        (dict(search__max_len_a=1e308), "search.max_len_a is too large"),
-        (dict(search__max_len_a=-1e308), "search.max_len_a is too large"),
-        (dict(search__min_len=10**5), "search.min_len is too large"),
-        (dict(search__min_len=1024), "search.min_len is too large"),
-    ],
-)
+@pytest.mark.parametrize("fields, message", [
+    (dict(format=3), "its format is 3, and this program reads 1 and 2"),
+    (dict(source__features=3), "source.features is outside of the dictionary"),
+    (dict(source__features=SIZE), "source.features is outside of the dictionary"),
+    (dict(source__features=4000), "source.features is outside of the dictionary"),
+    (dict(source__features="4"), "source.features is missing or unknown"),
+    (dict(source__features_after=1), "source.features_after is missing or unknown"),
+    (dict(format=...), "its format is None"),
+    (dict(search__beam=...), "search.beam is missing or unknown"),
+    (dict(search__beam="5"), "search.beam is missing"),
+    (dict(search__beam=True), "search.beam is missing"),
+    (dict(search__lenpen=None), "search.lenpen is missing"),
+    (dict(source=[]), "source.units is missing"),
+    (dict(files=...), "files is missing"),
+    (dict(files={}), "files does not describe source.json"),
+    (dict(special__unk=4000), "special or source.end is outside of a dictionary"),
+    (dict(source__end=["</s>"]), "special or source.end is outside of a dictionary"),
+    (dict(source__fingerprint="0"), "source.json: its fingerprint is not the one in manifest.json"),
+    (dict(source__units="bytes"), "source.units"),
+    (dict(text__tokenizer="sentencepiece"), "text.tokenizer"),
+    (dict(text__tokenizer={"kind": "spacy"}), "text.tokenizer"),
+    (dict(text__bpe={"kind": "sentencepiece"}), "text.bpe"),
+    (dict(text__tokenizer="moses"), "text.tokenizer"),
+    (dict(text__bpe={"kind": "subword-nmt"}), "None cannot be the name of a file"),
+    (dict(graph__operators=["Add"]), "model.onnx: it uses .*Transpose.*, which manifest.json does not list"),
+    (dict(search__largest_beam=10**10), "search.largest_beam is too large"),
+    (dict(search__max_len_a=1e308), "search.max_len_a is too large"),
+    (dict(search__max_len_a=-1e308), "search.max_len_a is too large"),
+    (dict(search__min_len=10**5), "search.min_len is too large"),
+    (dict(search__min_len=1024), "search.min_len is too large"),
+])  # fmt: skip
 def test_manifests_that_are_not_complete(package, fields, message, unseen):
     change(package, **fields)
     refused(package, message, unseen)
@@ -114,18 +111,15 @@ def test_an_unknown_symbol_that_is_a_feature(tmp_path, unseen):
     refused(folder, "source.features is outside of the dictionary, or <unk> is a feature", unseen)
 
 
-@pytest.mark.parametrize(
-    "content, message",
-    [
-        (b"", "it is not JSON"),
-        (b"[]", "its format is None"),
-        (b"{'format': 1}", "it is not JSON"),
-        (b'{"format": NaN}', "it has NaN"),
-        (b"\xff\xfe", "it is not JSON"),
-        (b"[" * 100_000, "it is not JSON"),
-        (b"cposix\nsystem\n(S'echo'\ntR.", "it is not JSON"),
-    ],
-)
+@pytest.mark.parametrize("content, message", [
+    (b"", "it is not JSON"),
+    (b"[]", "its format is None"),
+    (b"{'format': 1}", "it is not JSON"),
+    (b'{"format": NaN}', "it has NaN"),
+    (b"\xff\xfe", "it is not JSON"),
+    (b"[" * 100_000, "it is not JSON"),
+    (b"cposix\nsystem\n(S'echo'\ntR.", "it is not JSON"),
+])  # fmt: skip
 def test_manifests_that_are_not_json(package, content, message, unseen):
     (package / "manifest.json").write_bytes(content)
     refused(package, message, unseen)

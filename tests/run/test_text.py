@@ -22,40 +22,11 @@ FRAGMENTS = [
     *"abcXYZ019.,'\"-:;!?()[]{}<>&|%$€£„“«»`’…/\\_@#*~^+=²½ßéñЖяλ漢字かカ한글ाि์\u0301\u00a0\u200b\u3000\x07\x85"
 ]
 FRAGMENTS += [
-    "...",
-    "....",
-    " ",
-    "  ",
-    "\t",
-    " '",
-    "' ",
-    "'s",
-    "s' ",
-    "l'",
-    "d'",
-    "n't",
-    "Mr.",
-    "No. 5",
-    "etc.",
-    "e.g.",
-    "U.S.",
-]
+    "...", "....", " ", "  ", "\t", " '", "' ", "'s", "s' ", "l'", "d'", "n't", "Mr.", "No. 5", "etc.", "e.g.", "U.S.",
+]  # fmt: skip
 FRAGMENTS += [
-    "1,000",
-    "3,a",
-    "a,3",
-    "x-y",
-    "DOTMULTI",
-    " ' ",
-    ' " ',
-    " `` ",
-    ".'",
-    ". '",
-    "p. 12",
-    "a.b.",
-    "&amp;",
-    " @-@ ",
-]
+    "1,000", "3,a", "a,3", "x-y", "DOTMULTI", " ' ", ' " ', " `` ", ".'", ". '", "p. 12", "a.b.", "&amp;", " @-@ ",
+]  # fmt: skip
 
 
 def jumbled(count=3000):
@@ -217,25 +188,9 @@ def tables(language="en"):
 def test_a_package_reads_and_writes_raw_text(tmp_path):
     codes = "#version: 0.2\nd o\ndo g\ndog s</w>\nt h\nth e</w>\n"
     words = [
-        "Mr.",
-        "S@@",
-        "m@@",
-        "i@@",
-        "t@@",
-        "h",
-        "&apos;s",
-        "dogs",
-        "the",
-        "do@@",
-        "g",
-        ",",
-        "1,000",
-        "?",
-        "u",
-        "mr.",
-        "s@@",
-        "Tree",
-    ]
+        "Mr.", "S@@", "m@@", "i@@", "t@@", "h", "&apos;s", "dogs", "the", "do@@", "g", ",", "1,000", "?", "u", "mr.",
+        "s@@", "Tree",
+    ]  # fmt: skip
     files = {"codes": codes.encode(), "moses.en.json": tables(), "truecase.json": {"tree": "Tree", "the": "the"}}
     text = {
         "lowercase": False,

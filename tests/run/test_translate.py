@@ -74,18 +74,15 @@ def test_what_cannot_be_translated_gets_a_sentence_and_an_empty_line(package):
     assert [sorted(answer) for answer in answers[:2]] == [["n_best", "source", "text"], ["error"]]
 
 
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        (["--beam", "99"], "error: the beam must be from 1 to 8, not 99"),
-        (["--n-best", "0"], "error: n-best must be from 1 to the beam of 2, not 0\n"),
-        (["--n-best", "3", "--beam", "2"], "error: n-best must be from 1 to the beam of 2, not 3: give a wider beam"),
-        (["--beams", "2"], "error: --beams is no option (--help has all)"),
-        (["--batch-size", "0"], "--batch-size must be at least 1, and --threads from 1 to 1024"),
-        (["--host", "0.0.0.0"], "error: --host is the address of --serve: leave it out, or give a port"),
-        (["--serve", "99999999"], "error: port 99999999 of 127.0.0.1 is not available"),
-    ],
-)
+@pytest.mark.parametrize("options, message", [
+    (["--beam", "99"], "error: the beam must be from 1 to 8, not 99"),
+    (["--n-best", "0"], "error: n-best must be from 1 to the beam of 2, not 0\n"),
+    (["--n-best", "3", "--beam", "2"], "error: n-best must be from 1 to the beam of 2, not 3: give a wider beam"),
+    (["--beams", "2"], "error: --beams is no option (--help has all)"),
+    (["--batch-size", "0"], "--batch-size must be at least 1, and --threads from 1 to 1024"),
+    (["--host", "0.0.0.0"], "error: --host is the address of --serve: leave it out, or give a port"),
+    (["--serve", "99999999"], "error: port 99999999 of 127.0.0.1 is not available"),
+])  # fmt: skip
 def test_wrong_options_get_a_sentence(package, options, message):
     made = run(package, *options, given="the red\n")
     assert message in made.stderr.decode()
@@ -246,25 +243,22 @@ def test_the_server_translates(served):
     assert second["text"] == ""
 
 
-@pytest.mark.parametrize(
-    "body, message",
-    [
-        (b"", "not JSON"),
-        (b"\xff", "not JSON"),
-        (b"[" * 50_000, "not JSON"),
-        (b"[]", 'must be an object with either "text" or "lines"'),
-        ({}, 'must be an object with either "text" or "lines"'),
-        ({"text": "a", "lines": []}, 'must be an object with either "text" or "lines"'),
-        ({"text": 1}, "'text' is unknown or has another type"),
-        ({"text": "a", "beams": 1}, "'beams' is unknown or has another type"),
-        ({"text": "a", "beam": True}, "'beam' is unknown or has another type"),
-        ({"text": "a", "beam": 10**9}, "the beam must be from 1 to 8"),
-        ({"lines": [1]}, "'lines' must be a list of texts"),
-        ({"lines": ["a"] * 101}, "at most 100 lines, of at most 2000 characters each"),
-        ({"text": "a" * 100_000}, "at most 100 lines, of at most 2000 characters each"),
-        ({"lines": ["a", "a " * 60]}, "line 2: it has 60 symbols"),
-    ],
-)
+@pytest.mark.parametrize("body, message", [
+    (b"", "not JSON"),
+    (b"\xff", "not JSON"),
+    (b"[" * 50_000, "not JSON"),
+    (b"[]", 'must be an object with either "text" or "lines"'),
+    ({}, 'must be an object with either "text" or "lines"'),
+    ({"text": "a", "lines": []}, 'must be an object with either "text" or "lines"'),
+    ({"text": 1}, "'text' is unknown or has another type"),
+    ({"text": "a", "beams": 1}, "'beams' is unknown or has another type"),
+    ({"text": "a", "beam": True}, "'beam' is unknown or has another type"),
+    ({"text": "a", "beam": 10**9}, "the beam must be from 1 to 8"),
+    ({"lines": [1]}, "'lines' must be a list of texts"),
+    ({"lines": ["a"] * 101}, "at most 100 lines, of at most 2000 characters each"),
+    ({"text": "a" * 100_000}, "at most 100 lines, of at most 2000 characters each"),
+    ({"lines": ["a", "a " * 60]}, "line 2: it has 60 symbols"),
+])  # fmt: skip
 def test_requests_that_cannot_be_answered_get_a_sentence(served, body, message):
     status, answer = served.ask(body)
     assert status == 400

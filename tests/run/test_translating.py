@@ -107,10 +107,15 @@ def test_special_symbols_in_a_text_are_unknown_words(translator, special):
     assert found.text == "the <unk> saw"
 
 
-def test_characters_are_read_and_written(tmp_path):
-    symbols = [*SPECIAL, " ", *"abcé\u3000"]
+def of_characters(folder, characters):
+    """Return a translator of sources and targets of characters, which end with a space and EOS."""
+    symbols = [*SPECIAL, " ", *characters]
     about = dict(source__units="characters", target__units="characters", source__end=[4, 2])
-    translator = runtime.Translator(packages.write(tmp_path, source=symbols, target=symbols, **about))
+    return runtime.Translator(packages.write(folder, source=symbols, target=symbols, **about))
+
+
+def test_characters_are_read_and_written(tmp_path):
+    translator = of_characters(tmp_path, "abcé\u3000")
     (found,) = translator.translate([" ab \t\u3000é  zc "])
     assert found.source == [*"ab \u3000é zc", " ", "</s>"]
     with pytest.raises(SentenceError, match="it has 49 symbols, and the model reads at most 48: split it"):
@@ -119,17 +124,11 @@ def test_characters_are_read_and_written(tmp_path):
     assert found.n_best[0].replaced == [6]
 
 
-@pytest.mark.parametrize(
-    "units, expected",
-    [
-        ("graphemes", ["a|é|a", "a| |e|e\u0331", "\U0001f469\u200d\U0001f467|\U0001f469", "<|u|n|k|>|a", "한|하|a"]),
-        (
-            "spaced",
-            ["aéa", "a|ee̱", "👩\u200d👧👩", "<unk>a", "한하a", "ḇé", "c\xa0a|ḇé"],
-        ),
-        ("decomposed", ["a|e|\u0301|a", "a| |e|e|\u0331"]),
-    ],
-)
+@pytest.mark.parametrize("units, expected", [
+    ("graphemes", ["a|é|a", "a| |e|e\u0331", "\U0001f469\u200d\U0001f467|\U0001f469", "<|u|n|k|>|a", "한|하|a"]),
+    ("spaced", ["aéa", "a|ee̱", "👩\u200d👧👩", "<unk>a", "한하a", "ḇé", "c\xa0a|ḇé"]),
+    ("decomposed", ["a|e|\u0301|a", "a| |e|e|\u0331"]),
+])  # fmt: skip
 def test_strings_are_split_by_their_dictionary(tmp_path, units, expected):
     """Unknown text is split into symbols, too, and copied; a translation is composed."""
     symbols = [*SPECIAL, " ", *packages.STRINGS[units]]
@@ -214,17 +213,13 @@ def test_features_that_cannot_be_read(tmp_path, line, message):
 
 def test_japanese_is_read_and_written_by_characters(tmp_path):
     """Spaces within a line are kept; those at its ends are removed."""
-    symbols = [*SPECIAL, " ", *sorted({*"猫が好きです。はい"})]
-    about = dict(source__units="characters", target__units="characters", source__end=[4, 2])
-    translator = runtime.Translator(packages.write(tmp_path, source=symbols, target=symbols, **about))
+    translator = of_characters(tmp_path, sorted({*"猫が好きです。はい"}))
     (found,) = translator.translate([" 猫が好き です。\r"])
     assert found.source == [*"猫が好き です。", " ", "</s>"] and found.text == "猫が好き です。"
 
 
 def test_two_levels_have_attention_over_words_too(tmp_path):
-    symbols = [*SPECIAL, " ", *"abc"]
-    about = dict(source__units="characters", target__units="characters", source__end=[4, 2])
-    translator = runtime.Translator(packages.write(tmp_path, source=symbols, target=symbols, **about))
+    translator = of_characters(tmp_path, "abc")
     out = one_hypothesis(
         words=[0, 0], attention=np.arange(20.0).reshape(2, 10), word_attention=np.arange(8.0).reshape(2, 4)
     )
@@ -245,18 +240,15 @@ def test_a_translation_has_at_most_the_symbols_that_the_manifest_allows(tmp_path
     assert len(found.n_best[0].symbols) == 3
 
 
-@pytest.mark.parametrize(
-    "lines, options, message",
-    [
-        (["the"], dict(beam=0), "the beam must be from 1 to 8, not 0"),
-        (["the"], dict(beam=9), "the beam must be from 1 to 8, not 9"),
-        (["the"], dict(beam=2, n_best=3), "the beam of 2, not 3: give a wider beam"),
-        (["the"], dict(n_best=0), "n-best must be from 1 to the beam of 2, not 0"),
-        (["the", "the " * 50], {}, "line 2: it has 50 symbols, and the model reads at most 49: split it"),
-        (["a" * 100_000], {}, "line 1: it has 100000 characters, and at most 20000 are allowed"),
-        (["a b" * 100_000], {}, "line 1: it has 300000 characters"),
-    ],
-)
+@pytest.mark.parametrize("lines, options, message", [
+    (["the"], dict(beam=0), "the beam must be from 1 to 8, not 0"),
+    (["the"], dict(beam=9), "the beam must be from 1 to 8, not 9"),
+    (["the"], dict(beam=2, n_best=3), "the beam of 2, not 3: give a wider beam"),
+    (["the"], dict(n_best=0), "n-best must be from 1 to the beam of 2, not 0"),
+    (["the", "the " * 50], {}, "line 2: it has 50 symbols, and the model reads at most 49: split it"),
+    (["a" * 100_000], {}, "line 1: it has 100000 characters, and at most 20000 are allowed"),
+    (["a b" * 100_000], {}, "line 1: it has 300000 characters"),
+])  # fmt: skip
 def test_what_cannot_be_translated_is_refused(translator, lines, options, message):
     with pytest.raises(SentenceError, match=message):
         translator.translate(lines, **options)

@@ -40,7 +40,6 @@ from fairseq_attnvariants.tasks.tsv import (
     tags,
 )
 from fairseq_attnvariants_cli.checks import DEMANDS, Subject
-from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.subcommands.strings import Options
 from fairseq_attnvariants_cli.systems import string_tables, transduction
 from fairseq_attnvariants_cli.text.files import UserError
@@ -91,23 +90,20 @@ class TestTables:
         with pytest.raises(ConfigurationError, match="line 2: the target, column 2, is empty"):
             self.read(tmp_path, "a\tb\nb\t\n", with_targets=False)
 
-    @pytest.mark.parametrize(
-        "content, columns, said",
-        [
-            ("a\tb\na\tb\tc\n", Columns(), "line 2: 3 columns, and line 1 has 2"),
-            ("a\tb\na\n", Columns(), "line 2: 1 columns, and line 1 has 2"),
-            ("a\tb\n\na\tb\n", Columns(), "line 2: an empty line: take it out"),
-            ("\na\tb\n", Columns(), "line 1: an empty line: take it out"),
-            ("a\tb\na\t\n", Columns(), "line 2: the target, column 2, is empty"),
-            ("a\tb\n \tb\n", Columns(), "line 2: the source, column 1, is empty"),
-            ("a\tb\nb\tc\rd\n", Columns(), "line 2: a carriage return within the line"),
-            (b"a\tb\na\t\xff\n", Columns(), "line 2: not UTF-8: save it as UTF-8"),
-            ("a\tb\n", Columns(1, 3), "2 columns, and --target-column is 3"),
-            ("a\tb\n", Columns(1, 2, 3), "2 columns, and --features-column is 3"),
-            ("a\tb\tN(SG\n", Columns(1, 2, 3), r"line 1: the parentheses of the features 'N\(SG' do not match"),
-            ("", Columns(), "has no lines"),
-        ],
-    )
+    @pytest.mark.parametrize("content, columns, said", [
+        ("a\tb\na\tb\tc\n", Columns(), "line 2: 3 columns, and line 1 has 2"),
+        ("a\tb\na\n", Columns(), "line 2: 1 columns, and line 1 has 2"),
+        ("a\tb\n\na\tb\n", Columns(), "line 2: an empty line: take it out"),
+        ("\na\tb\n", Columns(), "line 1: an empty line: take it out"),
+        ("a\tb\na\t\n", Columns(), "line 2: the target, column 2, is empty"),
+        ("a\tb\n \tb\n", Columns(), "line 2: the source, column 1, is empty"),
+        ("a\tb\nb\tc\rd\n", Columns(), "line 2: a carriage return within the line"),
+        (b"a\tb\na\t\xff\n", Columns(), "line 2: not UTF-8: save it as UTF-8"),
+        ("a\tb\n", Columns(1, 3), "2 columns, and --target-column is 3"),
+        ("a\tb\n", Columns(1, 2, 3), "2 columns, and --features-column is 3"),
+        ("a\tb\tN(SG\n", Columns(1, 2, 3), r"line 1: the parentheses of the features 'N\(SG' do not match"),
+        ("", Columns(), "has no lines"),
+    ])  # fmt: skip
     def test_what_is_refused(self, tmp_path, content, columns, said):
         with pytest.raises(ConfigurationError, match=f"table.tsv.*{said}"):
             self.read(tmp_path, content, columns)
@@ -122,16 +118,13 @@ class TestTables:
         assert symbols("Abu Dabi") == list("Abu Dabi") and symbols("a|b c", "|") == ["a", "b c"]
         assert symbols("é한", "NFD") == ["e", "\u0301", *"\u1112\u1161\u11ab"]
 
-    @pytest.mark.parametrize(
-        "text, expected",
-        [
-            ("N;ABL(PL;PSS(2,PL))", "ABL ABL(PL) N PSS PSS(2) PSS(PL)"),
-            ("V;NOM(1,SG);ACC(3,PL)", "ACC ACC(3) ACC(PL) NOM NOM(1) NOM(SG) V"),
-            ("N;AT+ABL(PL)", "AT+ABL AT+ABL(PL) N"),
-            ("PL;N; N", "N PL"),
-            ("", ""),
-        ],
-    )
+    @pytest.mark.parametrize("text, expected", [
+        ("N;ABL(PL;PSS(2,PL))", "ABL ABL(PL) N PSS PSS(2) PSS(PL)"),
+        ("V;NOM(1,SG);ACC(3,PL)", "ACC ACC(3) ACC(PL) NOM NOM(1) NOM(SG) V"),
+        ("N;AT+ABL(PL)", "AT+ABL AT+ABL(PL) N"),
+        ("PL;N; N", "N PL"),
+        ("", ""),
+    ])  # fmt: skip
     def test_tags(self, text, expected):
         """Tags are a set; joined with semicolons, they give the same set."""
         assert tags(text) == tuple(expected.split()) == tags(";".join(expected.split()))
@@ -305,16 +298,9 @@ def arguments(data, save, *more, arch="dl4mt"):
     """Return the arguments of a short fairseq-train."""
     found = [data, "--user-dir", USER_DIR, "--task", "string_transduction", "--arch", arch, *SIZES, "--save-dir", save]
     found += ["--optimizer", "adam", "--lr", "0.02", "--clip-norm", "1", "--batch-size", "8", "--cpu", "--seed", "5"]
-    found += [
-        "--init",
-        "uniform",
-        "--dropout",
-        "0",
-        "--best-checkpoint-metric",
-        "accuracy",
-        "--maximize-best-checkpoint-metric",
-    ]
-    return [*map(str, found), "--log-format", "simple", "--num-workers", "0", *map(str, more)]
+    found += ["--init", "uniform", "--dropout", "0", "--log-format", "simple", "--num-workers", "0"]
+    found += ["--best-checkpoint-metric", "accuracy", "--maximize-best-checkpoint-metric"]
+    return [*map(str, found), *map(str, more)]
 
 
 @pytest.fixture(scope="module")
@@ -437,18 +423,15 @@ class TestCommands:
         assert done.returncode and re.search("has no dev.tsv, but .*test.tsv, train.tsv, valid.tsv", done.stderr)
 
 
-@pytest.mark.parametrize(
-    "words, expected",
-    [
-        (["abcé", "bcéa", "ééab", "cabé"], ""),
-        ([chr(k) for k in range(0xAC00, 0xAC00 + 588)], "NFD"),  # Hangul's syllables of one initial
-        ([f"{letter}{vowel}" for letter in "בגדהוז" for vowel in "\u05b4\u05b5\u05b6\u05b7\u05b8\u05bb"] * 50, "NFD"),
-        (["한국", "국어", "말씀", "나라"], ""),  # there are more jamo than syllables
-        (["kana", "naka", "anka", "nana"] * 30 + ["é"], ""),
-        (["a b", "b a", "a a"], " "),
-        (["a\u00a0b", "b\u00a0a"] * 100, ""),  # symbols are separated by a space, and by no other white space
-    ],
-)
+@pytest.mark.parametrize("words, expected", [
+    (["abcé", "bcéa", "ééab", "cabé"], ""),
+    ([chr(k) for k in range(0xAC00, 0xAC00 + 588)], "NFD"),  # Hangul's syllables of one initial
+    ([f"{letter}{vowel}" for letter in "בגדהוז" for vowel in "\u05b4\u05b5\u05b6\u05b7\u05b8\u05bb"] * 50, "NFD"),
+    (["한국", "국어", "말씀", "나라"], ""),  # there are more jamo than syllables
+    (["kana", "naka", "anka", "nana"] * 30 + ["é"], ""),
+    (["a b", "b a", "a a"], " "),
+    (["a\u00a0b", "b\u00a0a"] * 100, ""),  # symbols are separated by a space, and by no other white space
+])  # fmt: skip
 def test_characters_of_many_fewer_parts_are_decomposed(words, expected):
     table = Table("train.tsv", [Row(word, word) for word in words])
     found = [string_tables.find_separator(table, side) for side in ("source", "target")]
@@ -492,14 +475,14 @@ def test_an_option_that_is_no_text_is_kept(tmp_path, monkeypatch):
     assert prepared(data, updates=2, others=others).given == job.given
 
 
-def test_scores_replace_no_table(tmp_path, capfd):
+def test_scores_replace_no_table(tmp_path, refusal):
     """The command says so before it trains, and the copies of tables in its folder may be given to it again."""
     copies = prepared(write_tables(tmp_path / "words")).data
     (copies / "test.tsv").rename(copies / "test.csv")
     tables = [str(copies / name) for name in ("train.tsv", "valid.tsv", "test.csv")]
     before = (copies / "test.csv").read_text()
-    assert main(["strings", *tables, "--output", str(copies.parent), "--table", tables[2], "--updates", "1"]) == 2
-    assert f"{tables[2]} is an input, too, and would be replaced" in capfd.readouterr().err
+    error = refusal(["strings", *tables, "--output", str(copies.parent), "--table", tables[2], "--updates", "1"])
+    assert f"{tables[2]} is an input, too, and would be replaced" in error
     assert (copies / "test.csv").read_text() == before and not [*copies.parent.glob("seed*")]
 
 
@@ -731,15 +714,8 @@ class TestStrings:
         data = write_tables(tmp_path / "words")
         tables = [str(data / f"{name}.tsv") for name in ("train", "valid", "test")]
         more = ["--cpu", "--updates", "120", *QUICK, "--output"]
-        command = [
-            sys.executable,
-            "-m",
-            "fairseq_attnvariants_cli",
-            "strings",
-            *tables,
-            *more,
-            str(tmp_path / "killed"),
-        ]
+        command = [sys.executable, "-m", "fairseq_attnvariants_cli", "strings", *tables, *more]
+        command.append(str(tmp_path / "killed"))
         process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
         last, end = tmp_path / "killed" / "seed1" / "checkpoint_last.pt", time.monotonic() + 120
         while not last.exists() and time.monotonic() < end and process.poll() is None:
@@ -834,14 +810,11 @@ def test_a_training_has_twenty_epochs_and_at_least_two_thousand_updates(tmp_path
     assert prepared(write_tables(tmp_path / "words", rows)).updates == updates
 
 
-@pytest.mark.parametrize(
-    "row, columns",
-    [
-        (["talo", "talot"], Columns(1, 2)),
-        (["talo", "N;PL", "talot"], Columns(1, 3, 2)),
-        (["talo", "talot", "N;PL"], Columns(1, 2, 3)),
-    ],
-)
+@pytest.mark.parametrize("row, columns", [
+    (["talo", "talot"], Columns(1, 2)),
+    (["talo", "N;PL", "talot"], Columns(1, 3, 2)),
+    (["talo", "talot", "N;PL"], Columns(1, 2, 3)),
+])  # fmt: skip
 def test_columns_are_those_of_the_shared_tasks(row, columns):
     none = dict.fromkeys(("source_column", "target_column", "features_column"))
     assert string_tables.find_columns([row], Namespace(train="train.tsv", **none)) == columns
