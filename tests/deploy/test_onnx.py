@@ -38,7 +38,7 @@ SAMPLE = {"char2char", "hard_monotone", *MADE}
 NAMES = [
     pytest.param(name, marks=() if name in SAMPLE else pytest.mark.exhaustive) for name in [*VARIANTS, *COMPOSED, *MADE]
 ]
-SEARCHES = [proof.Search(beam=4, max_len_b=12), proof.Search(beam=1, max_len_b=5, lenpen=0.6, unkpen=0.5, min_len=3)]
+SEARCHES = [proof.Search(beam=4, max_len_b=12), proof.Search(beam=1, max_len_b=5, lenpen=0.6, unkpen=-3.0, min_len=3)]
 
 
 def sources(model):
