@@ -31,7 +31,7 @@ FOLDERS = {
 # a subcommand's module is imported only when the user calls it; it imports torch and fairseq only to run a model
 GROUPS = {
     "train and check": {
-        "check": "test in seconds that an architecture pads, batches and decodes correctly",
+        "check": "test that an architecture pads, batches and decodes correctly, without data",
         "strings": "train on tables of words, such as pronunciations, and score the predictions",
         "hallucinate": "make more words to train inflection on, with random letters in their stems",
         "average": "average the parameters of several checkpoints",
