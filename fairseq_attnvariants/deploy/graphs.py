@@ -135,7 +135,7 @@ class First(Searching):
         begun = Run(self.network, *projected(self.readers, *started(self.model, source)))
         scores, levels, run = self.step(begun, source.new_full((batch,), self.select.eos))
         none = source.new_zeros(batch, beam)
-        before = Beam(none, scores.new_zeros(batch, 1), none > 0, source.new_zeros(batch))
+        before = Beam(none, scores.new_zeros(batch, 1), source.new_zeros(batch))
         limit, start = Limits(*limits), source.new_zeros(())
         after, parents, ended, finished = self.select(
             scores.unsqueeze(1), before, source.new_zeros(batch) > 0, start, limit, symbols

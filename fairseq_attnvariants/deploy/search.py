@@ -34,8 +34,6 @@ class Beam(NamedTuple):
     """their last words, ``B x k``"""
     scores: Tensor
     """sums of log-probabilities, ``B x k``"""
-    ignored: Tensor
-    """True for hypotheses that have ended and only fill the beam, ``B x k``"""
     over: Tensor
     """the number of ended hypotheses, ``B``"""
 
@@ -89,7 +87,7 @@ class Select(nn.Module):
             the next beam; the previous hypothesis that each of its hypotheses continues, ``B x k``; the candidates that
             end; and ``finished`` after this step.
         """
-        beam = before.ignored.size(1)
+        beam = before.words.size(1)
         marks = self.is_eos, self.is_unk, self.never
         is_eos, is_unk, never = marks if symbols is None else (mark[symbols] for mark in marks)
         allowed = never - torch.where(is_unk, limits.unkpen, 0.0)
@@ -105,12 +103,11 @@ class Select(nn.Module):
         best, places = totals.flatten(1).topk(2 * beam)  # B x 2k
         parents, words = places // (2 * beam), words.flatten(1).gather(1, places)
         ends = (words == self.eos) & (best > LOWEST)
-        ended = ends[:, :beam] & ~before.ignored  # B x k
-        taken = torch.cat([ended | before.ignored, ends[:, beam:]], dim=1).long() * (2 * beam)
-        order, chosen = (taken + torch.arange(2 * beam)).topk(beam, largest=False)
-        ended = ended & ~finished.unsqueeze(1)
+        # EOS comes once for each hypothesis, so at least k candidates do not end
+        _, chosen = (ends.long() * (2 * beam) + torch.arange(2 * beam)).topk(beam, largest=False)
+        ended = ends[:, :beam] & ~finished.unsqueeze(1)  # B x k
         over = before.over + ended.sum(1)
-        beams = Beam(words.gather(1, chosen), best.gather(1, chosen), order >= 2 * beam, over)
+        beams = Beam(words.gather(1, chosen), best.gather(1, chosen), over)
         done = Ended(ended, parents[:, :beam], best[:, :beam])
         return beams, parents.gather(1, chosen), done, finished | last | (over >= beam)
 

@@ -65,5 +65,5 @@ class ExactMatchScorer:
     def result_string(self) -> str:
         """Return the scores as a line for fairseq-generate."""
         right, wer, ser = (measure(self.total) for measure in SCORES.values())
-        counts = f"({self.total['_right']} of {self.total['_strings']} right)"
-        return f"accuracy = {right:.2f}, WER = {wer:.2f}, SER = {ser:.2f} {counts}"
+        strings = f"{self.total['_right']} of {self.total['_strings']} right"
+        return f"accuracy = {right:.2f}, WER = {wer:.2f}, SER = {ser:.2f} ({strings})"

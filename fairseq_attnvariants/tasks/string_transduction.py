@@ -127,14 +127,14 @@ class StringTransductionTask(TranslationTask):
     def _dictionary(
         cls, cfg: StringTransductionConfig, folder: str, side: str, train: Callable[[], Table]
     ) -> StringDictionary:
-        path, option = _path(folder, side), f"--{side}-separator"
+        path, flag = _path(folder, side), f"--{side}-separator"
         given = getattr(cfg, f"{side}_separator")
-        separator = tsv.read_separator(given or "", option)
+        separator = tsv.read_separator(given or "", flag)
         if os.path.isfile(path):
             dictionary = cls.load_dictionary(path)
             if given is not None and separator != dictionary.separator:
                 raise ConfigurationError(
-                    f"{option} {given!r}: the symbols of {path} are {tsv.described_symbols(dictionary.separator)}: "
+                    f"{flag} {given!r}: the symbols of {path} are {tsv.described_symbols(dictionary.separator)}: "
                     "leave the option out, or remove dict.*.txt there to make them again"
                 )
             return dictionary

@@ -3,6 +3,7 @@
 import logging
 import re
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from conftest import COMPOSED, SPACE, Task, build
 from fairseq_attnvariants.architectures.variants import VARIANTS
 from fairseq_attnvariants.nn.attention import Softmax
 from fairseq_attnvariants.nn.readout import Prediction
+from fairseq_attnvariants.nn.state import tensors
 from fairseq_attnvariants.registry import ConfigurationError
 from fairseq_attnvariants.tasks.shortlist import Candidate, Shortlist
 
@@ -81,12 +83,55 @@ def test_searches_that_few_ask_for():
     assert found.equal == found.lists == 24 and max(found.score, found.attention) < 1e-5
 
 
+class Eager:
+    """The steps of a graph, computed by PyTorch, with the methods of ONNX Runtime's sessions."""
+
+    def __init__(self, model):
+        self.model = graphs.prepared(model)
+        self.model.encoder = model.encoder  # PyTorch cannot compute ONNX's recurrent operators
+
+    def get_outputs(self):
+        return [SimpleNamespace(name=name) for name in graphs.RECORD]
+
+    @torch.no_grad()
+    def run(self, _, inputs):
+        source, beam, *limits = (torch.from_numpy(inputs[name]) for name in graphs.INPUTS)
+        projects = graphs.projecting_decoder(self.model)
+        step, read = graphs.First(self.model, projects)(source, torch.arange(int(beam)), *limits)
+        following = graphs.Following(self.model, projects, (step, read))
+        records = [step.record]
+        for number in range(max(int(limits[0].max()), 1)):
+            step = following(torch.tensor(number), *limits, *tensors((*step[1:4], read)))
+            records.append(step.record)
+            if not step.going:
+                break
+        return [torch.stack(column).numpy() for column in zip(*records)]
+
+
+@pytest.mark.parametrize("bias", [0.0, 2.0, 30.0])
+def test_the_search_is_fairseqs(bias):
+    """Sentences of a batch end late, at different steps, or at once."""
+    model = build("dl4mt", scale=0.5).eval()
+    model.decoder.output_projection.bias.data[model.decoder.dictionary.eos()] = bias
+    widest = search.largest_beam(model.decoder.dictionary)
+    searches = [
+        *SEARCHES,
+        proof.Search(beam=3, max_len_b=6, lenpen=2.0, normalize=False),
+        proof.Search(beam=2, max_len_b=0, min_len=0),
+        proof.Search(beam=4, max_len_b=9, min_len=4, unkpen=3.0),
+        proof.Search(widest, max_len_b=5, min_len=3),
+    ]
+    found = proof.prove(Eager(model), model, [proof.Batch(sources(model), each) for each in searches])
+    assert found.equal == found.lists == 48 and found.translations == 1
+    assert max(found.score, found.attention) < 1e-5
+
+
 def test_a_search_never_writes_padding():
     target = Task().target_dictionary
     scores = torch.zeros(1, 1, len(target))
     scores[..., target.pad()] = 9.0
     none = torch.zeros(1, 2, dtype=torch.long)
-    before = search.Beam(none, torch.zeros(1, 1), none > 0, none[:, 0])
+    before = search.Beam(none, torch.zeros(1, 1), none[:, 0])
     limits = search.Limits(torch.tensor([9]), torch.tensor(1), torch.tensor(0.0))
     after, *_ = search.Select(target)(scores, before, none[:, 0] > 0, torch.tensor(0), limits)
     assert not (after.words == target.pad()).any()
@@ -252,14 +297,37 @@ def test_eight_bits_do_not_depend_on_the_batch(monkeypatch):
 @pytest.mark.parametrize("axis, transposed", [(0, 0), (0, 1), (1, 0)])
 def test_weights_are_rounded_to_steps_of_their_column_or_row(axis, transposed):
     array = (np.random.default_rng(1).normal(size=(40, 30)) * 10.0 ** np.arange(-4, 2).repeat(5)).astype(np.float32)
+    array[7], array[:, 7] = 0, 0
     value = ir.Value(name="w", const_value=ir.tensor(array, name="w"))
-    whole, scales = int8.Rewriter(ir.Graph([], [], nodes=[])).reduced(value, axis, transposed)
+    made = int8.Rewriter(ir.Graph([], [], nodes=[])).reduced(value, axis, transposed)
+    whole, scales = (one.const_value.numpy() for one in made)
     plain = array.T if transposed else array
-    found = (whole.const_value.numpy().astype(np.float32) - int8.ZERO) * scales.const_value.numpy()
+    found = (whole.astype(np.float32) - int8.ZERO) * scales
+    assert (whole[plain == 0] == int8.ZERO).all() and (scales > 0).all()
     assert (np.abs(found - plain) <= 0.501 * np.abs(plain).max(axis, keepdims=True) / int8.LARGEST).all()
 
 
 ORDER = dict(MatMul=("rows", "weights"), Gemm=("rows", "weights", "bias"), Gather=("weights", "places"))
+
+
+def in_eight_bits(*operators):
+    """Return the outputs of operators, each a kind and its options, those in eight bits, and their graph."""
+    rng = np.random.default_rng(1)
+    arrays = dict(weights=rng.normal(size=(20, 20)), bias=rng.normal(size=20), rows=rng.normal(size=(20, 20)))
+    arrays["rows"][5] = 0  # as at padding
+    given = {name: array.astype(np.float32) for name, array in arrays.items()} | {"places": np.array([3, 0, 19])}
+    read = {name for kind, _ in operators for name in ORDER[kind]}
+    fed = {name: given[name] for name in read & {"rows", "places"}}
+    types = dict(rows=TensorProto.FLOAT, places=TensorProto.INT64)
+    inputs = [helper.make_tensor_value_info(name, types[name], array.shape) for name, array in fed.items()]
+    constants = [numpy_helper.from_array(given[name], name) for name in sorted(read - {*fed})]
+    nodes = [helper.make_node(kind, ORDER[kind], [f"out{i}"], **more) for i, (kind, more) in enumerate(operators)]
+    outputs = [helper.make_tensor_value_info(node.output[0], TensorProto.FLOAT, None) for node in nodes]
+    graph = helper.make_graph(nodes, "some", inputs, outputs, constants)
+    plain = ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9))
+    reduced = int8.reduce(plain)
+    runs = (proof.session(ir.to_proto(one).SerializeToString()).run(None, fed) for one in (plain, reduced))
+    return *runs, reduced.graph
 
 
 @pytest.mark.parametrize("kind, options, small", [
@@ -274,19 +342,15 @@ ORDER = dict(MatMul=("rows", "weights"), Gemm=("rows", "weights", "bias"), Gathe
 ])  # fmt: skip
 def test_an_operator_of_eight_bits_gives_nearly_the_same(kind, options, small):
     """An operator that has no version of eight bits stays as it was."""
-    rng = np.random.default_rng(1)
-    arrays = dict(weights=rng.normal(size=(20, 20)), bias=rng.normal(size=20), rows=rng.normal(size=(20, 20)))
-    given = {name: array.astype(np.float32) for name, array in arrays.items()} | {"places": np.array([3, 0, 19])}
-    fed = {"rows", "places"} & {*ORDER[kind]}
-    types = {name: TensorProto.INT64 if name == "places" else TensorProto.FLOAT for name in fed}
-    inputs = [helper.make_tensor_value_info(name, types[name], given[name].shape) for name in fed]
-    constants = [numpy_helper.from_array(given[name], name) for name in ORDER[kind] if name not in fed]
-    node = helper.make_node(kind, ORDER[kind], ["out"], **options)
-    outputs = [helper.make_tensor_value_info("out", TensorProto.FLOAT, None)]
-    graph = helper.make_graph([node], "one", inputs, outputs, constants)
-    plain = ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9))
-    reduced = int8.reduce(plain)
-    assert any(value.dtype == ir.DataType.UINT8 for value in reduced.graph.initializers.values()) == small
-    read = {name: given[name] for name in fed}
-    wanted, found = (proof.session(ir.to_proto(one).SerializeToString()).run(None, read)[0] for one in (plain, reduced))
+    [wanted], [found], graph = in_eight_bits((kind, options))
+    assert any(value.dtype == ir.DataType.UINT8 for value in graph.initializers.values()) == small
     np.testing.assert_allclose(found, wanted, atol=0.2 if small else 0)
+
+
+def test_operators_that_read_one_matrix_have_scales_of_their_own():
+    """Tied embeddings, for example, have a scale for each row as a table, and one for each column in a product."""
+    every = [("Gather", {}), ("MatMul", {}), ("Gemm", dict(transB=1))]
+    wanted, found, graph = in_eight_bits(*every)
+    assert not any(node.op_type in {"MatMul", "Gemm"} for node in graph)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, atol=0.2)

@@ -791,7 +791,8 @@ def test_validation_searches_greedily():
     criterion = subject.task.build_criterion(subject.cfg.criterion)
     sample = subject.pairs().sample
     log = subject.task.valid_step(sample, subject.model(), criterion)[2]
-    assert subject.task.generator.beam_size == 1 and log["_strings"] == 3
+    generator = subject.task.generator
+    assert (generator.beam_size, generator.max_len_a, generator.max_len_b) == (1, 3, 30) and log["_strings"] == 3
     assert sample["target"].eq(1).any() and log["_symbols"] == sample["target"].gt(2).sum()  # no padding and no EOS
 
 
