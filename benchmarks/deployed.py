@@ -32,7 +32,7 @@ from fairseq_attnvariants.tasks.shortlist import SPECIALS, Candidate, Shortlist
 from fairseq_attnvariants_cli.installed import runtime
 from fairseq_attnvariants_cli.options import positive
 from fairseq_attnvariants_cli.subcommands.translate import load
-from fairseq_attnvariants_cli.text.files import read_lines
+from fairseq_attnvariants_cli.text.files import UserError, read_lines
 
 SIZES = (128, 256), (256, 512)
 ARCHS = "rnnsearch", "dl4mt"
@@ -162,8 +162,14 @@ def measure(size, asked, task, sources):
 def same(first, second, text):
     """Print the share of lines whose translations are the same in two packages."""
     lines = [line for line in read_lines(text) if line.strip()]
-    translators = [load().Translator(folder) for folder in (first, second)]
-    one, other = ([found.text for found in translator.translate(lines, attention=False)] for translator in translators)
+    if not lines:
+        raise UserError(f"{text} has no sentence: give one with some")
+    program = load()
+    try:
+        translators = [program.Translator(folder) for folder in (first, second)]
+        one, other = ([found.text for found in each.translate(lines, attention=False)] for each in translators)
+    except (program.PackageError, program.SentenceError) as error:
+        raise UserError(str(error)) from error
     print(f"{sum(map(str.__eq__, one, other)) / len(lines):.1%} of {len(lines)} translations are the same")
 
 
@@ -182,7 +188,12 @@ def main():
     parser.add_argument("--same", nargs=3, metavar=("PACKAGE", "INT8_PACKAGE", "TEXT"))
     asked = parser.parse_args()
     if asked.same:
-        same(*asked.same)
+        if vars(asked) != {**vars(parser.parse_args([])), "same": asked.same}:
+            parser.error("--same compares translations alone: leave the other options out")
+        try:
+            same(*asked.same)
+        except UserError as error:
+            parser.error(f"--same: {error}")
         return
     torch.set_num_threads(1)
     count = max(asked.batch, asked.sentences)

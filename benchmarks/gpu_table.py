@@ -26,13 +26,14 @@ NVIDIA = 140_909  # tokens a second of GNMT v2, mixed precision, one A100, batch
 
 
 def read(path):
-    """The rows of a file; lines that are cut off are left out with a message."""
+    """The rows of a file; lines that are cut off or no rows are left out with a message."""
     rows = []
-    with open(path, encoding="utf-8") as lines:
+    with open(path, encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, start=1):
             try:
-                rows.append(json.loads(line))
-            except ValueError:
+                row = json.loads(line)
+                rows += [row] if row["part"] else []
+            except (ValueError, TypeError, LookupError):
                 print(f"{path}, line {number}: cut off, left out", file=sys.stderr)
     return rows
 
@@ -130,6 +131,8 @@ def main():
         rows = read(path)
     except OSError as error:
         parser.error(f"FILE {path}: {error.strerror}")
+    if not rows:
+        parser.error(f"FILE {path}: no row of gpu.py: give what it wrote")
     for row in rows:
         if row["part"] == "machine":
             print(f"{row['device']}, torch {row['torch']} for CUDA {row['cuda']}")

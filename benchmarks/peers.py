@@ -49,8 +49,9 @@ def main():
         parser.error("--least must be less than --most")
     ways = {}
     for name, found, line in (way.partition("=") for way in arguments.way):
-        if not found or name in ways:
-            parser.error(f"--way {name}: {'this name is given twice' if found else 'write NAME=COMMAND'}")
+        if not (name and line) or name in ways:
+            why = "this name is given twice" if name in ways else "write NAME=COMMAND"
+            parser.error(f"--way {name}{found}{line}: {why}")
         ways[name] = line
     times = {name: [] for name in ways}
     for _ in tqdm(range(arguments.rounds), "rounds", leave=False):

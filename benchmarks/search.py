@@ -18,6 +18,7 @@ import torch
 from fairseq.tasks.fairseq_task import FairseqTask
 from spread import against, in_turns, spread
 
+from fairseq_attnvariants.registry import ConfigurationError
 from fairseq_attnvariants.tasks.shortlist import SPECIALS, Shortlist, ShortlistGenerator, read_candidates
 from fairseq_attnvariants_cli.options import positive
 
@@ -42,12 +43,17 @@ def main():
     own.add_argument("--words", type=positive, default=20, help="of every hypothesis")
     without = ["--archs", "--reference", "--batches", "--train-only", "--json", "--compute-dtype"]
     arguments = speed.parse(about=__doc__, without=without, own=[own])
+    if arguments.shortlist and not any("list" in way.split("+")[1:] for way in arguments.ways):
+        own.error("--shortlist is of ways with +list, and --ways has none: leave it out")
     arguments.batches, arguments.compute_dtype, more = 1, "float32", arguments.more
     task, [sample] = speed.load(arguments)
     source, target = task.source_dictionary, task.target_dictionary
     lists = RandomLists(len(target))
     if arguments.shortlist:
-        lists = Shortlist(read_candidates(arguments.shortlist), source, target, 50, 100)
+        try:
+            lists = Shortlist(read_candidates(arguments.shortlist), source, target, 50, 100)
+        except ConfigurationError as error:
+            own.error(str(error))
     clock = speed.clock_of(arguments)
     models, runs = {}, {}
     for way in arguments.ways:

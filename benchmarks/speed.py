@@ -90,8 +90,13 @@ def parse(line=None, about=__doc__, without=(), own=()):
     if arguments.characters:
         arguments.vocabulary = 304
     more: dict = {}
-    for arch, _, flags in (one.partition("=") for one in arguments.more):
-        more.setdefault(arch, []).extend(shlex.split(flags))
+    for arch, found, flags in (one.partition("=") for one in arguments.more):
+        try:
+            more.setdefault(arch, []).extend(shlex.split(flags))
+        except ValueError as error:
+            parser.error(f"--more {arch}={flags}: {error}")
+        if not found:
+            parser.error(f"--more {arch}: write ARCH=FLAGS")
     arguments.more = more
     asked = "archs" if hasattr(arguments, "archs") else "ways"
     measured = {*(name.partition("+")[0] for name in getattr(arguments, asked)), getattr(arguments, "reference", "")}

@@ -48,6 +48,14 @@ def filled(text: str) -> str:
     return text
 
 
+def utf8(given: str) -> str:
+    """An option's type: a text that is not empty, and that a file of UTF-8 can hold."""
+    try:
+        return filled(given).encode().decode()
+    except UnicodeEncodeError:
+        raise argparse.ArgumentTypeError(f"{given} is not UTF-8: write it as UTF-8") from None
+
+
 def checkpoints(text: str) -> str:
     """An option's type: one path, or the paths of an ensemble."""
     if "" in filled(text).split(os.pathsep):

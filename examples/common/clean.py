@@ -8,8 +8,9 @@ languages are parallel.
 
 import argparse
 import sys
+from pathlib import Path
 
-from split import read_lines
+from split import read_lines, write_lines
 
 
 def main() -> None:
@@ -22,8 +23,9 @@ def main() -> None:
     parser.add_argument("--longest", type=int, default=0, help="keep those with 1 to so many words a side; 0: keep all")
     parser.add_argument("--join", type=int, default=1, help="make one line of so many neighbouring ones, 1 or more")
     options = vars(parser.parse_args())
-    if options["join"] < 1:
-        sys.exit(f"clean.py: --join {options['join']} is not at least 1")
+    for name, least in (("join", 1), ("longest", 0)):
+        if options[name] < least:
+            sys.exit(f"clean.py: --{name} {options[name]} is not at least {least}")
     if options["in"] == options["out"]:
         sys.exit("clean.py: OUT is IN, and would be emptied before it is read: choose another prefix")
     read, write = ([f"{options[end]}.{language}" for language in options["languages"]] for end in ("in", "out"))
@@ -36,12 +38,8 @@ def main() -> None:
         lines = [" ".join(" ".join(text[first : first + options["join"]]).split()) for text in texts]
         if options["longest"] == 0 or all(1 <= len(line.split()) <= options["longest"] for line in lines):
             kept.append([line.lower() if options["lower"] else line for line in lines])
-    try:
-        for number, path in enumerate(write):
-            with open(path, "w", encoding="utf-8", newline="\n") as stream:
-                stream.writelines(f"{lines[number]}\n" for lines in kept)
-    except OSError as error:
-        sys.exit(f"clean.py: {error.filename}: {error.strerror}")
+    for number, path in enumerate(write):
+        write_lines(Path(path), (lines[number] for lines in kept))
 
 
 if __name__ == "__main__":

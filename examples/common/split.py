@@ -9,6 +9,7 @@ import argparse
 import random
 import sys
 from pathlib import Path
+from typing import Iterable
 
 
 def read_lines(path: str) -> list[str]:
@@ -22,6 +23,15 @@ def read_lines(path: str) -> list[str]:
         number = error.object.count(b"\n", 0, error.start) + 1
         sys.exit(f"{program}: {path}, line {number}: not UTF-8: save it as UTF-8")
     return text.removesuffix("\n").split("\n") if text else []
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write a text, and its folder if it is not there."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
+    except OSError as error:
+        sys.exit(f"{Path(sys.argv[0]).name}: {error.filename}: {error.strerror}")
 
 
 def read_pairs(prefix: str, languages: list[str]) -> list[tuple[str, str]]:
@@ -65,11 +75,9 @@ def main() -> None:
     out = Path(options["out"])
     if Path(options["in"]).resolve() in [(out / name).resolve() for name in texts]:
         sys.exit(f"split.py: {options['in']} would be replaced by a part of itself: give another OUT")
-    out.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         for side, language in enumerate(options["languages"]):
-            lines = "".join(f"{pair[side]}\n" for pair in text)
-            (out / f"{name}.{language}").write_text(lines, encoding="utf-8", newline="\n")
+            write_lines(out / f"{name}.{language}", (pair[side] for pair in text))
     counts = ", ".join(f"{len(texts[name])} {name}" for name in ("train", "valid", "test"))
     left = len(pairs) - sum(map(len, texts.values()))
     print(f"{len(pairs)} different pairs: {counts}; {left} left out, with a sentence of valid or test")

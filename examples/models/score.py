@@ -76,7 +76,10 @@ def main() -> None:
     }
     source = "\n".join(raw[options.source]) + "\n"
     command = [sys.executable, str(options.package / "translate.py")]
-    found = subprocess.check_output(command, input=source.encode()).decode().removesuffix("\n").split("\n")
+    done = subprocess.run(command, input=source.encode(), stdout=subprocess.PIPE)
+    if done.returncode:  # its reason is on standard error
+        sys.exit(f"score.py: {command[1]} ends with status {done.returncode}")
+    found = done.stdout.decode().removesuffix("\n").split("\n")
     seen = {side: set(train[side]) for side in train}
     new = [k for k in range(len(found)) if not any(test[side][k] in seen[side] for side in seen)]
     if target == "en":

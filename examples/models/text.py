@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Tuple
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "common"))
-from split import read_lines  # noqa: E402
+from split import read_lines, write_lines  # noqa: E402
 
 SPLITS = {"train": "train", "dev": "valid", "test": "test"}
 
@@ -50,7 +50,7 @@ def main() -> None:
         if name == "train":
             pairs = [varied(number, *pair, options.source) for number, pair in enumerate(pairs)]
         for language, lines in zip(("ja", "en"), zip(*pairs)):
-            (options.out / f"{name}.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+            write_lines(options.out / f"{name}.{language}", lines)
 
 
 if __name__ == "__main__":

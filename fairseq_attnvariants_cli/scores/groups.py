@@ -7,7 +7,7 @@ from typing import Callable, Iterable, List, NamedTuple, Optional, Sequence, Tup
 
 import numpy as np
 
-from ..options import numeric, option, positive
+from ..options import at_least, numeric, option, positive
 from ..shown.pictures import DarkOption
 from ..shown.tables import Cell, Row
 from ..text.alignments import by_frequency, read_links
@@ -21,6 +21,8 @@ LENGTHS = (10, 20, 30, 40, 50)
 FREQUENCIES = (0, 1, 2, 3, 4, 9, 99, 999)
 DIFFERENCES = (-21, -11, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 10, 20)
 TENTHS = tuple(range(10, 100, 10))  # of sentence BLEU
+
+resamples = at_least(0, most=100_000)  # more take long, and change no digit that is shown
 
 
 Counts = Sequence[np.ndarray]  # of each system
@@ -88,7 +90,7 @@ class GroupOptions(DarkOption):
     train_source: Optional[str] = option()
     boundaries: Optional[List[int]] = numeric(type=positive, nargs="+")
     ngrams: Optional[int] = numeric()
-    bootstrap: int = numeric(0)
+    bootstrap: int = numeric(0, type=resamples)
     plot: Optional[str] = option()
     sentence_groups: bool = field(init=False, default=True)
     lowercase: bool = field(init=False, default=False)

@@ -9,7 +9,7 @@ from sacrebleu.metrics.base import Metric
 
 from ..options import NameOptions, SubwordOptions, numeric, option
 from ..scores.contrasts import contrasts
-from ..scores.groups import GroupOptions, check_group_options, find_groups
+from ..scores.groups import GroupOptions, check_group_options, find_groups, resamples
 from ..scores.measures import check_tokenised, metrics, scores, warn_of_tokenised
 from ..shown.bars import draw_groups
 from ..shown.pages import template
@@ -47,7 +47,7 @@ class Options(GroupOptions, NameOptions, SubwordOptions):
 
     source: Optional[str] = option()
     reference: Optional[str] = option()
-    bootstrap: int = numeric(BOOTSTRAP)
+    bootstrap: int = numeric(BOOTSTRAP, type=resamples)
     output: str = option(required=True)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from ..installed import runtime
-from ..options import DataOptions, OneModel, SearchOptions, flag, numeric, option, switch
+from ..options import DataOptions, OneModel, SearchOptions, flag, numeric, option, switch, utf8
 from ..text.files import UserError, read_lines, say
 from ..text.folders import check_new, new_folder
 
@@ -77,10 +77,10 @@ class Options(SearchOptions, DataOptions, OneModel):
     int8: bool = switch()
     page: bool = switch()
     safetensors: bool = switch()
-    title: Optional[str] = option("TEXT")
-    license: Optional[str] = option("TEXT")
-    trained: Optional[str] = option("TEXT")
-    score: Optional[str] = option("TEXT")
+    title: Optional[str] = option("TEXT", type=utf8)
+    license: Optional[str] = option("TEXT", type=utf8)
+    trained: Optional[str] = option("TEXT", type=utf8)
+    score: Optional[str] = option("TEXT", type=utf8)
 
 
 def check_system(system: "System") -> Any:

@@ -6,6 +6,7 @@ from bisect import bisect
 from collections import defaultdict
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import chain
 from typing import Iterator, List, Mapping, Sequence, Tuple
 
 from ..options import ColumnOptions, numeric, positive
@@ -114,6 +115,7 @@ def rows(options: Options) -> Iterator[List[str]]:
 
 def run(options: Options) -> None:
     """Read the table, and print the new rows."""
-    lines = [*rows(options)]  # nothing is printed if the table is refused
+    lines = rows(options)
+    first = next(lines)  # nothing is printed if the table is refused
     with standard_output() as output:
-        output.writelines("\t".join(line) + "\n" for line in lines)
+        output.writelines("\t".join(line) + "\n" for line in chain([first], lines))

@@ -79,7 +79,7 @@ class Options(TableOptions, SubwordOptions, SearchOptions, BatchOptions, DeviceO
     less_is_better: List[str] = option("NAME", nargs="+", default=[])
     baseline: Optional[str] = option("SYSTEM")
     margin: Optional[float] = numeric(metavar="X", type=amount)
-    digits: int = numeric(2)
+    digits: int = numeric(2, choices=range(16))  # a float has no more
     seed_table: Optional[str] = option()
     curves: Optional[str] = option()
     curve_measure: Optional[str] = option("NAME")

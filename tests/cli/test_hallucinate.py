@@ -1,5 +1,6 @@
 """The subcommand hallucinate: stems by hand, rows that keep what is no stem, and what is refused."""
 
+import io
 import itertools
 import random
 import re
@@ -114,6 +115,17 @@ def test_marks_are_no_part_of_a_stem_where_symbols_are_decomposed(tmp_path, caps
 def test_what_is_refused(tmp_path, refusal, text, more, said):
     (tmp_path / "train.tsv").write_text(text, encoding="utf-8")
     assert said in refusal(["hallucinate", tmp_path / "train.tsv", *more])
+
+
+def test_rows_are_printed_as_they_are_made(table, monkeypatch):
+    """So they take no memory, and a reader such as ``head`` ends the command."""
+
+    class Gone(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError
+
+    monkeypatch.setattr("sys.stdout", Gone())
+    assert main(["hallucinate", str(table), "--words", "2147483647"]) == 1
 
 
 def test_sounds_of_several_letters_stay_whole(tmp_path, capsys):

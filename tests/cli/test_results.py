@@ -682,6 +682,7 @@ def test_pictures_are_of_what_every_system_has(sweep):
     (["--gen-subset", "--seed-table", "s.csv"], "--seed-table has scores: name a --gen-subset"),
     (["--seed-table", "seeds.txt"], "must end in .csv or .json, .tex or .md"),
     (["--dial", "x=1,2"], "--dial has 2 values for 1 --gen-subset"),
+    (["--digits", "16"], "argument --digits: invalid choice: 16 (choose from 0, 1, 2"),
     (["--dial", "x"], "'x' is not a name and its values"),
     (["--margin", "5"], "name a --baseline"),
     (["--measure", "METEOR"], "--measure METEOR: there are BLEU, chrF2, TER"),

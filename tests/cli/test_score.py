@@ -130,6 +130,7 @@ def test_lengths_are_drawn(command, tmp_path, form, start):
     (dict(one=[], two=[], reference=[], source=[]), [], "one is empty"),
     ({}, ["--boundaries", "10", "10"], "--boundaries must grow"),
     ({}, ["--chrf-beta", "0"], "argument --chrf-beta: 0 is not at least 1"),
+    ({}, ["--bootstrap", "100001"], "argument --bootstrap: 100001 is more than 100000"),
     ({}, ["--table", "scores.txt"], "must end in .csv or .json"),
     ({}, ["--plot", "lengths.gif"], "must end in .png, .svg or .pdf"),
 ])  # fmt: skip

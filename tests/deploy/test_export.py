@@ -4,6 +4,7 @@ import contextlib
 import importlib.util
 import io
 import json
+import os
 import re
 import shutil
 import signal
@@ -277,6 +278,9 @@ def test_refusals(runs, tmp_path, capsys, monkeypatch):
     assert "cannot be read" in why(checkpoint, output, "--bpe-codes", tmp_path / "none")
     (tmp_path / "cased").write_bytes(b"Caf\xe9 (1)\n")
     assert "cased, line 1: not UTF-8" in why(checkpoint, output, "--truecase", tmp_path / "cased")
+    for option in ("--title", "--license", "--trained", "--score"):
+        said = why(checkpoint, output, option, os.fsdecode(b"na\xff"))
+        assert said.startswith(f"argument {option}: na\\udcff is not UTF-8: write it as UTF-8")
     monkeypatch.chdir(tmp_path)
     assert why(checkpoint, output, "--page").startswith("--page: a page needs onnxruntime-web")
 

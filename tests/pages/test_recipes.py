@@ -208,6 +208,8 @@ def test_a_line_feed_alone_ends_a_line(text, tmp_path):
     assert (tmp_path / "out.yy").read_bytes() == b"A\nB\nC D\n"
     refused = subprocess.run([*clean, "--join", "0"], cwd=tmp_path, capture_output=True, text=True)
     assert refused.returncode == 1 and refused.stderr == "clean.py: --join 0 is not at least 1\n"
+    refused = subprocess.run([*clean, "--longest", "-1"], cwd=tmp_path, capture_output=True, text=True)
+    assert refused.returncode == 1 and refused.stderr == "clean.py: --longest -1 is not at least 0\n"
     (tmp_path / "in.yy").write_bytes(b"A\nB\xff\nC\n")
     refused = subprocess.run(clean, cwd=tmp_path, capture_output=True, text=True)
     assert refused.returncode == 1 and refused.stderr == "clean.py: in.yy, line 2: not UTF-8: save it as UTF-8\n"
@@ -272,6 +274,10 @@ def test_a_split_refuses_what_it_cannot_divide(tmp_path):
     assert split(tmp_path).stderr == reason
     assert split(tmp_path, "--test", "0").stderr == "split.py: --valid and --test are numbers from 1 on\n"
     assert not (tmp_path / "text").exists()
+    for side in ("xx", "yy"):
+        (tmp_path / f"all.{side}").write_text("a\nb\nc\n")
+    (tmp_path / "text").touch()
+    assert split(tmp_path, "--valid", "1", "--test", "1").stderr == "split.py: text: File exists\n"
 
 
 def test_a_split_warns_of_few_pairs_to_train(tmp_path):
