@@ -126,6 +126,26 @@ def test_the_search_is_fairseqs(bias):
     assert max(found.score, found.attention) < 1e-5
 
 
+def test_the_first_hypotheses_that_end_are_ordered_by_their_scores():
+    """A third one in a beam of two is left out, though it is the best."""
+    steps = dict(  # of one sentence, in a beam of two
+        words=[[5, 6], [7, 8], [9, 9]], parents=[[0, 0], [0, 1], [0, 0]], scores=[[-1, -2], [-2.5, -2.6], [-4, -4]],
+        ended=[[0, 0], [1, 0], [1, 1]], ended_parents=[[0, 0], [1, 0], [0, 1]],
+        ended_scores=[[0, 0], [-2.4, 0], [-3, -2.7]],
+    )  # fmt: skip
+    out = {name: np.array(rows)[:, None] for name, rows in steps.items()}
+    out["attention"] = np.arange(24.0).reshape(3, 1, 2, 4)
+    found = search.hypotheses(out, sentence=0, length=3, eos=2, lenpen=1)
+    assert [(one.score, one.symbols, one.sums) for one in found] == [
+        (-1.0, [5, 7, 2], [-1, -2.5, -3]),
+        (-1.2, [6, 2], [-2, -2.4]),
+    ]
+    assert np.stack(found[0].attention).tolist() == [[0, 1, 2], [8, 9, 10], [16, 17, 18]]
+    assert np.stack(found[1].attention).tolist() == [[0, 1, 2], [12, 13, 14]]
+    sums = search.hypotheses(out, sentence=0, length=3, eos=2, lenpen=1, normalize=False)
+    assert [one.score for one in sums] == [-2.4, -3.0]
+
+
 def test_a_search_never_writes_padding():
     target = Task().target_dictionary
     scores = torch.zeros(1, 1, len(target))
