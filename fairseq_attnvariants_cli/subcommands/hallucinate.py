@@ -6,7 +6,6 @@ from bisect import bisect
 from collections import defaultdict
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from itertools import chain
 from typing import Iterator, List, Mapping, Sequence, Tuple
 
 from ..options import ColumnOptions, numeric, positive
@@ -115,7 +114,5 @@ def rows(options: Options) -> Iterator[List[str]]:
 
 def run(options: Options) -> None:
     """Read the table, and print the new rows."""
-    lines = rows(options)
-    first = next(lines)  # nothing is printed if the table is refused
-    with standard_output() as output:
-        output.writelines("\t".join(line) + "\n" for line in chain([first], lines))
+    with standard_output() as output:  # a refused table ends it before the first row
+        output.writelines("\t".join(line) + "\n" for line in rows(options))
