@@ -1,14 +1,21 @@
-"""Search by CUDA graphs in every task and command, and refusals of options that the search cannot follow.
+"""Search by CUDA graphs in every task and command, n-grams that do not repeat, and refusals of options.
 
 With a coverage penalty there are no probabilities to sample from.  ``fairseq-interactive`` does not read ``--lm-path``.
 """
 
+import math
+from typing import Any
+
 from fairseq.models import FairseqLanguageModel
+from fairseq.ngram_repeat_block import NGramRepeatBlock
 from fairseq.tasks.fairseq_task import FairseqTask
+from torch import Tensor
 
 from ..models.static_search import StaticSearch, StaticSearchWithAlignment, searchable
 from ..registry import ConfigurationError
 from .replaced import replaces
+
+SEARCHES = "sampling", "diverse_beam_groups", "diversity_rate", "match_source_len", "constraints"
 
 
 @replaces(FairseqTask, "build_generator")
@@ -16,8 +23,10 @@ def build_generator(plain, self, models, args, seq_gen_cls=None, extra_gen_cls_k
     """Build the static search by default for models of this package, unless ``cuda_graphs`` is false.
 
     Raises:
-        ConfigurationError: ``--sampling`` with a coverage penalty; ``--lm-path`` is no language model or not read.
+        ConfigurationError: ``--sampling`` with a coverage penalty; ``--lm-path`` is no language model or not read;
+            options that do not fit together.
     """
+    check_search(args)
     penalised = any(getattr(getattr(model, "decoder", None), "coverage_penalty", 0) for model in models)
     if getattr(args, "sampling", False) and penalised:
         raise ConfigurationError(
@@ -37,3 +46,45 @@ def build_generator(plain, self, models, args, seq_gen_cls=None, extra_gen_cls_k
             seq_gen_cls = StaticSearchWithAlignment
             extra_gen_cls_kwargs = {**(extra_gen_cls_kwargs or {}), "print_alignment": alignment}
     return plain(self, models, args, seq_gen_cls, extra_gen_cls_kwargs, *more, **named)
+
+
+def check_search(args: Any) -> None:
+    """Refuse options of fairseq's search that end in a traceback, some of them only after the first sentences.
+
+    Raises:
+        ConfigurationError: the message names the option and what to do.
+    """
+    given = [name for name in SEARCHES if getattr(args, name, None) not in (None, False, -1)]
+    if len(given) > 1:
+        flags = " and ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise ConfigurationError(f"{flags} are different kinds of search: give one of them")
+    beam, groups = getattr(args, "beam", 5), getattr(args, "diverse_beam_groups", -1)
+    if groups > 0 and beam % groups:
+        raise ConfigurationError(f"--diverse-beam-groups {groups} does not divide --beam {beam}: change one of them")
+    for name in ("sampling_topk", "sampling_topp"):
+        if getattr(args, name, -1) > 0 and not getattr(args, "sampling", False):
+            raise ConfigurationError(f"--{name.replace('_', '-')} is of --sampling: add that, or leave it out")
+    if (temperature := getattr(args, "temperature", 1.0)) <= 0:
+        raise ConfigurationError(f"--temperature {temperature} must be above 0")
+    if getattr(args, "print_step", False):
+        raise ConfigurationError("--print-step is of models that change a whole translation in steps: leave it out")
+
+
+@replaces(NGramRepeatBlock, "_no_repeat_ngram")
+def block_repeated(_, self, tokens: Tensor, scores: Tensor, sentences: int, beam: int, step: int) -> Tensor:
+    """Set the scores of tokens that would repeat an n-gram of their hypothesis to minus infinity.
+
+    fairseq compares n-grams with the end of the memory for tokens, which is empty before the last step.  So it allowed
+    all repetitions.
+
+    Args:
+        tokens: (rows, memory) int64; the first one of a row is no word, and ``step`` words follow
+        scores: (rows, vocabulary), changed in place
+    """
+    words, n = tokens[:, 1 : step + 1], self.no_repeat_ngram_size
+    if step >= n:
+        said = words.unfold(1, n, 1)  # (rows, n-grams, n)
+        last = words[:, step - n + 1 :].unsqueeze(1)
+        rows, places = (said[..., :-1] == last).all(-1).nonzero(as_tuple=True)
+        scores[rows, said[rows, places, -1]] = -math.inf
+    return scores
