@@ -65,6 +65,37 @@ def checkpoints(text: str) -> str:
     return text
 
 
+class Once(argparse.Action):
+    """Stores a value, and refuses a second one, which would silently replace the first."""
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: Any = None) -> None:
+        """Store the value."""
+        before = getattr(namespace, self.dest)
+        if before not in (None, self.default):
+            raise argparse.ArgumentError(self, f"{before} and {values} are given, and it takes one: leave one out")
+        setattr(namespace, self.dest, values)
+
+
+class Extend(argparse.Action):
+    """Stores a list of values, and adds those of an option that is given again; the first ones replace the default."""
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: Any = None) -> None:
+        """Store the values after those before."""
+        before = getattr(namespace, self.dest)
+        setattr(namespace, self.dest, values if before is self.default else [*before, *values])
+
+
+def check_distinct(name: str, values: Sequence[Any]) -> None:
+    """Refuse a value that an option has twice; the message calls the option ``name``.
+
+    Raises:
+        UserError: there is such a value.
+    """
+    for value in values:
+        if values.count(value) > 1:
+            raise UserError(f"{name} {value} is given twice: leave one out")
+
+
 def option(metavar: Any = "FILE", **more: Any) -> Any:
     """Return a field for an option with a value: a text that is not empty, unless ``type`` is given.
 
@@ -108,7 +139,10 @@ def add_options(parser: argparse.ArgumentParser, kind: type, run: Callable[[Any]
     for one in asked:
         more, help = dict(one.metadata), helps.get(one.name, "")
         place = groups[more.pop("group")] if "group" in more else parser
-        names = [one.name] if more.pop("positional", False) else [*more.pop("short", ()), flag(one.name)]
+        positional = more.pop("positional", False)
+        names = [one.name] if positional else [*more.pop("short", ()), flag(one.name)]
+        if more.get("nargs") in ("+", "*") and not positional:
+            more["action"] = Extend
         if "type" in more and more.get("default") not in (None, []) and "default" not in help:
             help += " (default: %(default)s)"
         place.add_argument(*names, help=help, **more)
@@ -177,7 +211,7 @@ class OneModel:
         path: the model; a:b is an ensemble
     """
 
-    path: str = option("CHECKPOINT", required=True, type=checkpoints)
+    path: str = option("CHECKPOINT", required=True, type=checkpoints, action=Once)
 
 
 @dataclass

@@ -5,7 +5,7 @@ import textwrap
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
-from ..options import UserDirOptions, option, switch
+from ..options import Once, UserDirOptions, check_distinct, option, switch
 from ..text.files import UserError, standard_output
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ class Options(UserDirOptions):
         json: print JSON: an object with a list of the demands
     """
 
-    arch: str = option("NAME", required=True)
+    arch: str = option("NAME", required=True, action=Once)
     task: str = option("NAME", default="translation")
-    demand: Optional[List[str]] = option("NAME", action="extend", nargs="+")
+    demand: Optional[List[str]] = option("NAME", nargs="+")
     json: bool = switch()
     others: List[str] = field(init=False)  # arguments that are not options of this subcommand
 
@@ -50,6 +50,7 @@ def run(options: Options) -> int:
     for name in names:
         if name not in DEMANDS:
             raise UserError(f"--demand {name}: choose from {', '.join(DEMANDS)}")
+    check_distinct("--demand", names)
     rows: List[Dict[str, Any]] = []
     subject = Subject(options.arch, ["--task", options.task, *options.others])
     with standard_output() as output:

@@ -46,9 +46,10 @@ class Options(JsonOption, DarkOption, SubwordOptions, TargetOptions, OneModel):
     """Print how a model's gates weigh their inputs, in percent. Adaptive GRU (g): the weight of the history against the
     input; the encoder reads source words, forward and backward, and the decoder the previous word before attention and
     the context after it. Adaptive readout: the weights of state, previous word and context (alpha_s, alpha_y, alpha_c).
-    Context gate (z): the weight of the context. CondDec: the share of the condition, by norm, that remains after each
-    target word. All are means over dimensions: over all words, over all ends of sentences, and by word or tag, the most
-    frequent first. The target is the reference, if you give one, or the model's own translation.
+    Context gate (z): the weight of the context, or, with --context-gate target, the weight of the rest. CondDec: the
+    share of the condition, by norm, that remains after each target word. All are means over dimensions: over all words,
+    over all ends of sentences, and by word or tag, the most frequent first. The target is the reference, if you give
+    one, or the model's own translation.
 
     example: fairseq-attnvariants gates data-bin --path checkpoint_best.pt --source bpe.test.en --reference bpe.test.de
     --remove-bpe --source-tags test.pos.en --source-table table4.csv --plot 17.pdf --line 17

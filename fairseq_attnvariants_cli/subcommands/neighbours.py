@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, List, Mapping, NamedTuple, Optional, Sequence,
 
 import numpy as np
 
-from ..options import DataOptions, OneModel, numeric, option, positive
+from ..options import DataOptions, OneModel, check_distinct, numeric, option, positive
 from ..shown.tables import TableOptions, tables
 from ..text.files import UserError
 from ..text.lexicon import read_lexicon
@@ -71,9 +71,13 @@ def nearest(mapped: np.ndarray, embeddings: np.ndarray, count: int) -> Tuple[np.
     """Return distances and numbers, ``N x count``, of the rows of ``V x m`` nearest to each row of ``N x m``."""
     from scipy.spatial.distance import cdist
 
-    distances = cdist(mapped, embeddings)
-    places = distances.argsort(axis=1, kind="stable")[:, :count]
-    return np.take_along_axis(distances, places, axis=1), places
+    size = len(mapped), min(count, len(embeddings))
+    distances, places = np.empty(size), np.empty(size, dtype=int)
+    for k in range(len(mapped)):  # N x V distances would fill the memory
+        row = cdist(mapped[k : k + 1], embeddings)[0]
+        places[k] = row.argsort(kind="stable")[:count]
+        distances[k] = row[places[k]]
+    return distances, places
 
 
 def neighbours(
@@ -106,6 +110,7 @@ def neighbours(
 
 def run(options: Options) -> None:
     """Load the model, find the neighbours, and print the table."""
+    check_distinct("--words", options.words or [])
     lexicon = read_lexicon(options.lexicon) if options.lexicon else None
     with tables(options.json, neighbours=options.table) as write:
         from ..systems.model import load

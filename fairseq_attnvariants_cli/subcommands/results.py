@@ -6,7 +6,18 @@ from dataclasses import dataclass, field
 from statistics import mean
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from ..options import SEARCH, BatchOptions, DeviceOptions, SearchOptions, SubwordOptions, amount, flag, numeric, option
+from ..options import (
+    SEARCH,
+    BatchOptions,
+    DeviceOptions,
+    SearchOptions,
+    SubwordOptions,
+    amount,
+    check_distinct,
+    flag,
+    numeric,
+    option,
+)
 from ..scores.evaluation import Measures, Place, Scores, evaluate, parse_measures, read_translations
 from ..scores.measures import TOKENIZERS
 from ..scores.runs import Run, by_system, find_runs
@@ -191,9 +202,7 @@ def check(options: Options) -> None:
         UserError: there are such options; the message has the reason.
     """
     subsets = options.gen_subset
-    for subset in subsets:
-        if subsets.count(subset) > 1:
-            raise UserError(f"--gen-subset {subset} is given twice: leave one out")
+    check_distinct("--gen-subset", subsets)
     if options.measure and not subsets:
         raise UserError("--measure needs a test set: name a --gen-subset")
     if options.reference and len(options.reference) != len(subsets):

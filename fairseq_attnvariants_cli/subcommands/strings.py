@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import List, Optional
 
-from ..options import ColumnOptions, DeviceOptions, numeric, option, positive, switch
+from ..options import ColumnOptions, DeviceOptions, check_distinct, numeric, option, positive, switch
 from ..shown.tables import TableOptions, tables
 from ..text.files import UserError
 
@@ -50,9 +50,7 @@ def run(options: Options) -> None:
     """Read the tables, train a model per seed, predict, and score."""
     from ..systems.transduction import OWN, WITHOUT_BEST, prepare, results, train_seed
 
-    for seed in options.seeds:
-        if options.seeds.count(seed) > 1:
-            raise UserError(f"--seeds {seed} is given twice: leave one out")
+    check_distinct("--seeds", options.seeds)
     for given in options.others:
         name = given.partition("=")[0]
         if name in OWN:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Iterator, List, NamedTuple, Sequence, Tuple
 
 from sacrebleu.metrics import BLEU
 
-from ..options import BeamOptions, OneModel, SubwordOptions, TextOptions, numeric, option, penalty
+from ..options import BeamOptions, OneModel, SubwordOptions, TextOptions, check_distinct, numeric, option, penalty
 from ..scores.measures import TOKENIZERS, bleu_metric, check_tokenised
 from ..shown.tables import TableOptions, tables
 from ..text.files import UserError, say
@@ -116,6 +116,8 @@ def settings(system: "System", text: "Text", metric: BLEU, options: Options) -> 
 
 def run(options: Options) -> None:
     """Load the model, search, print the table, and print the best pair on standard error."""
+    check_distinct("--lenpen", options.lenpen)
+    check_distinct("--coverage-penalty", options.coverage_penalty)
     from ..systems.model import load, read_text
 
     options.settle()

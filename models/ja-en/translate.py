@@ -1161,6 +1161,8 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> int:
     if unknown:
         raise SentenceError(f"{' '.join(unknown)} is no option (--help has all)")
     options.files += others
+    if "" in (options.host, *options.files):  # an empty host would be every address of the machine
+        raise SentenceError("'' is no FILE and no --host: give a value, or set the variable that it comes from")
     if options.batch_size < 1 or not 1 <= options.threads <= MOST_THREADS:
         raise SentenceError(f"--batch-size must be at least 1, and --threads from 1 to {MOST_THREADS}")
     if options.serve is not None and options.files:

@@ -92,6 +92,13 @@ def test_a_model_without_gates_is_refused():
 # ---- the subcommand
 
 
+def test_the_help_says_that_a_target_gate_weighs_the_rest(capsys):
+    with pytest.raises(SystemExit):
+        main(["gates", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "the weight of the context, or, with --context-gate target, the weight of the rest." in said
+
+
 def arguments(runs, path, *more):
     text = ["--source", runs.text / "test.xx", "--reference", runs.text / "test.yy"]
     return [str(part) for part in ("gates", runs.data, "--path", path, "--cpu", *text, *more)]

@@ -241,12 +241,20 @@ def test_every_subcommand_with_a_table_has_json(capsys):
     ("eos data --path x --forced --beam 3", "--beam is for a search, and the target is given: leave it out"),
     ("average a.pt b.pt a.pt --output c.pt", "a.pt is given twice: leave one out"),
     ("strings a b c --output d --seeds 1 2 1", "--seeds 1 is given twice: leave one out"),
+    ("strings a b c --output d --seeds 1 --seeds 1", "--seeds 1 is given twice: leave one out"),
+    ("tune data --path x --lenpen 0.6 1 --lenpen 1", "--lenpen 1.0 is given twice: leave one out"),
+    ("tune data --path x --coverage-penalty 0 0", "--coverage-penalty 0.0 is given twice: leave one out"),
+    ("neighbours data --path x --words a b a", "--words a is given twice: leave one out"),
+    ("check --arch lstm --demand beam --demand beam", "--demand beam is given twice: leave one out"),
+    ("align data --path a --path b", "argument --path: a and b are given, and it takes one: leave one out"),
+    ("check --arch lstm --arch ava", "argument --arch: lstm and ava are given, and it takes one: leave one out"),
     ("compare a --output p.html --lowercase", "arguments: --lowercase (see fairseq-attnvariants compare --help)"),
     ("compare a --output p.html --ngrams 5", "--ngrams needs two systems"),
     ("eos data --path x --beam few", "argument --beam: invalid int value: 'few'"),
     ("eos data --path x --max-len-b 0", "argument --max-len-b: 0 is not at least 1"),
     (f"eos data --path x --beam {10**400}", f"argument --beam: {10**400} is more than 2147483647"),
     ("similarity data --path x --threshold nan", "argument --threshold: nan is not a finite number"),
+    ("similarity data --path x --threshold 50", "argument --threshold: 50 is more than 1"),
     ("attention data --path x --output p.png --width inf", "argument --width: inf is not a finite number"),
     ("attribute data --path x --steps 100000", "argument --steps: 100000 is more than 1000"),
     ("confusion a b --alignments c --source-tags '' --target-tags d", "argument --source-tags: '' is empty: give a"),
@@ -260,6 +268,14 @@ def test_options_are_refused_in_one_sentence(capfd, line, message):
     assert main(shlex.split(line)) == 2
     out, error = capfd.readouterr()
     assert out == "" and message in error and error.count("\n") == 1
+
+
+def test_an_option_of_several_values_may_be_given_again(here, capsys):
+    """Its values are added to those before, and do not replace them."""
+    line = "score target --reference target"
+    for more in ("source", "--reference source"):
+        assert main([*line.split(), *more.split(), "--json"]) == 0
+        assert "nrefs:2|" in json.loads(capsys.readouterr().out)["scores"][0]["signature"]
 
 
 def test_out_of_memory_is_one_sentence(here, refusal, monkeypatch):

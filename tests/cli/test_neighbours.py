@@ -1,5 +1,6 @@
 import csv
 import os
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -22,6 +23,16 @@ def test_distances_by_hand():
     assert places.tolist() == [[2, 0], [1, 0]]
     np.testing.assert_allclose(distances, [[1.0, 5.0], [2.0, 65**0.5]])
     assert nearest(mapped, embeddings, 9)[1].shape == (2, 3)
+
+
+def test_the_distances_of_all_words_are_not_kept():
+    """They would fill the memory with a matrix of all words by all words."""
+    words = np.random.default_rng(1).normal(size=(1000, 2))
+    tracemalloc.start()
+    distances, places = nearest(words, words, 1)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert places[:, 0].tolist() == [*range(1000)] and not distances.any() and most < 8 * 1000 * 100
 
 
 def test_the_most_frequent_are_words():

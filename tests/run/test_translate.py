@@ -81,6 +81,8 @@ def test_what_cannot_be_translated_gets_a_sentence_and_an_empty_line(package):
     (["--beams", "2"], "error: --beams is no option (--help has all)"),
     (["--batch-size", "0"], "--batch-size must be at least 1, and --threads from 1 to 1024"),
     (["--host", "0.0.0.0"], "error: --host is the address of --serve: leave it out, or give a port"),
+    (["--serve", "0", "--host", ""], "error: '' is no FILE and no --host: give a value, or set the variable that it"),
+    ([""], "error: '' is no FILE and no --host: give a value, or set the variable that it comes from\n"),
     (["--serve", "99999999"], "error: port 99999999 of 127.0.0.1 is not available"),
 ])  # fmt: skip
 def test_wrong_options_get_a_sentence(package, options, message):
