@@ -1,6 +1,7 @@
 """Search by CUDA graphs in every task and command, n-grams that do not repeat, and refusals of options.
 
-With a coverage penalty there are no probabilities to sample from.  ``fairseq-interactive`` does not read ``--lm-path``.
+With a coverage penalty there are no probabilities to sample from.  ``fairseq-interactive`` does not read ``--lm-path``,
+and ``fairseq-generate`` no constraints.
 """
 
 import math
@@ -24,9 +25,11 @@ def build_generator(plain, self, models, args, seq_gen_cls=None, extra_gen_cls_k
 
     Raises:
         ConfigurationError: ``--sampling`` with a coverage penalty; ``--lm-path`` is no language model or not read;
-            options that do not fit together.
+            ``--constraints`` are not read; options that do not fit together.
     """
     check_search(args)
+    if getattr(args, "constraints", None) and "lm_model" in (extra_gen_cls_kwargs or {}):  # as fairseq-generate calls
+        raise ConfigurationError("--constraints are read only by fairseq-interactive: use that, or leave them out")
     penalised = any(getattr(getattr(model, "decoder", None), "coverage_penalty", 0) for model in models)
     if getattr(args, "sampling", False) and penalised:
         raise ConfigurationError(
@@ -58,6 +61,15 @@ def check_search(args: Any) -> None:
     if len(given) > 1:
         flags = " and ".join(f"--{name.replace('_', '-')}" for name in given)
         raise ConfigurationError(f"{flags} are different kinds of search: give one of them")
+    for name in ("beam", "nbest"):
+        if (count := getattr(args, name, 1)) < 1:
+            raise ConfigurationError(f"--{name} {count} must be at least 1")
+    for name in ("lenpen", "unkpen", "temperature"):
+        if not math.isfinite(number := getattr(args, name, 1.0)):
+            raise ConfigurationError(f"--{name} {number} must be a finite number")
+    least, most = getattr(args, "min_len", 1), getattr(args, "max_len_b", 200)
+    if least > most and not getattr(args, "max_len_a", 0):
+        raise ConfigurationError(f"--min-len {least} is more than --max-len-b {most}: change one of them")
     beam, groups = getattr(args, "beam", 5), getattr(args, "diverse_beam_groups", -1)
     if groups > 0 and beam % groups:
         raise ConfigurationError(f"--diverse-beam-groups {groups} does not divide --beam {beam}: change one of them")

@@ -57,6 +57,10 @@ def test_no_repeat_ngram_size(n):
     (dict(sampling_topk=3), "--sampling-topk is of --sampling: add that"),
     (dict(sampling_topp=0.5), "--sampling-topp is of --sampling: add that"),
     (dict(temperature=0.0), "--temperature 0.0 must be above 0"),
+    (dict(beam=0), "--beam 0 must be at least 1"),
+    (dict(nbest=-1), "--nbest -1 must be at least 1"),
+    (dict(lenpen=math.nan), "--lenpen nan must be a finite number"),
+    (dict(max_len_b=0), "--min-len 1 is more than --max-len-b 0: change one of them"),
     (dict(print_step=True), "--print-step is of models that change a whole translation"),
 ])  # fmt: skip
 def test_options_that_do_not_fit_together(given, message):
@@ -66,8 +70,15 @@ def test_options_that_do_not_fit_together(given, message):
 
 @pytest.mark.parametrize("given", [
     {}, dict(sampling=True, sampling_topk=3), dict(diverse_beam_groups=5), dict(constraints="unordered"),
-    dict(match_source_len=True, beam=3), dict(diversity_rate=0.5, temperature=0.1),
+    dict(match_source_len=True, beam=3), dict(diversity_rate=0.5, temperature=0.1), dict(max_len_b=0, max_len_a=2.0),
 ])  # fmt: skip
 def test_options_that_fit_together(given):
     for args in (GenerationConfig(**given), argparse.Namespace(**given)):
         assert FairseqTask.build_generator(Task(), [build("dl4mt")], args).beam_size == given.get("beam", 5)
+
+
+def test_constraints_are_read_by_one_command():
+    """fairseq-generate, which gives a language model or none, has no constraints for its sentences."""
+    args = GenerationConfig(constraints="ordered")
+    with pytest.raises(ConfigurationError, match="--constraints are read only by fairseq-interactive: use that"):
+        FairseqTask.build_generator(Task(), [build("dl4mt")], args, extra_gen_cls_kwargs={"lm_model": None})
