@@ -52,7 +52,7 @@ def build_generator(plain, self, models, args, seq_gen_cls=None, extra_gen_cls_k
 
 
 def check_search(args: Any) -> None:
-    """Refuse options of fairseq's search that end in a traceback, some of them only after the first sentences.
+    """Refuse options of fairseq's search that end in a traceback or change nothing.
 
     Raises:
         ConfigurationError: the message names the option and what to do.
@@ -76,6 +76,8 @@ def check_search(args: Any) -> None:
     for name in ("sampling_topk", "sampling_topp"):
         if getattr(args, name, -1) > 0 and not getattr(args, "sampling", False):
             raise ConfigurationError(f"--{name.replace('_', '-')} is of --sampling: add that, or leave it out")
+    if (weight := getattr(args, "lm_weight", 0.0)) and not getattr(args, "lm_path", None):
+        raise ConfigurationError(f"--lm-weight {weight} is of --lm-path: add that, or leave it out")
     if (temperature := getattr(args, "temperature", 1.0)) <= 0:
         raise ConfigurationError(f"--temperature {temperature} must be above 0")
     if getattr(args, "print_step", False):

@@ -57,6 +57,7 @@ def test_no_repeat_ngram_size(n):
     (dict(sampling_topk=3), "--sampling-topk is of --sampling: add that"),
     (dict(sampling_topp=0.5), "--sampling-topp is of --sampling: add that"),
     (dict(temperature=0.0), "--temperature 0.0 must be above 0"),
+    (dict(lm_weight=0.3), "--lm-weight 0.3 is of --lm-path: add that"),
     (dict(beam=0), "--beam 0 must be at least 1"),
     (dict(nbest=-1), "--nbest -1 must be at least 1"),
     (dict(lenpen=math.nan), "--lenpen nan must be a finite number"),
