@@ -327,7 +327,7 @@ def test_tokenizers_get_their_languages(binarised):
     (("--left-pad-source", "false"), "a switch takes no True or False"),
     (("--left-pad-source", "False"), "a switch takes no True or False"),
     (("--no-such-option", "1"), "unrecognized arguments: --no-such-option 1\n"),
-    (("--num-shards", "2", "--shard-id", "1"), "fairseq 0.12.2 ignores them, and each process would translate the whole"),
+    (("--num-shards", "2", "--shard-id", "1"), "fairseq 0.12.2 ignores them, and each process would"),
     (("--path", f"{__file__}:nothing.pt"), "--path nothing.pt: there is no such file; several are separated by ':'\n"),
     (("--path", f"{__file__}:"), "has an empty name before or after ':': remove the ':'\n"),
     (("--path", f"{__file__},nothing.pt"), "nothing.pt: there is no such file; several are separated by ':'\n"),

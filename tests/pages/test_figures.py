@@ -407,6 +407,19 @@ def test_laboratory_directions():
         assert [*map(int, seeds.split(", "))] == [round(score) for score in scores["later"][system].values()]
 
 
+def test_laboratory_for_longer():
+    """The table of longer trainings follows from the seeds in it."""
+    page = (ROOT / "examples" / "laboratory" / "RESULTS.md").read_text()
+    [(_, *rows)] = [rows for rows in tables(page) if rows[0][0] == "after 3,600 updates"]
+    base, *others = [[float(seed) for seed in row[1].split(", ")] for row in rows]
+    gains = [estimate([one - other for one, other in zip(own, base, strict=True)]) for own in others]
+    assert [float(row[2]) for row in rows] == pytest.approx([statistics.mean(own) for own in (base, *others)], abs=0.11)
+    decided = verdicts([Comparison(gain, described("sides")["margin"]) for gain in gains])
+    for (*_, difference, verdict), gain, (word, adjusted) in zip(rows[1:], gains, decided, strict=True):
+        assert [*map(float, difference.split(" ± "))] == pytest.approx([gain.mean, gain.margin], abs=0.06)
+        assert verdict.startswith(word) and float(verdict.split()[-1]) == pytest.approx(adjusted, abs=0.0006)
+
+
 def test_laboratory_gates():
     """Differences between gates at particles and at other words follow from their values."""
     page = (ROOT / "examples" / "laboratory" / "RESULTS.md").read_text()

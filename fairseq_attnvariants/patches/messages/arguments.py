@@ -44,8 +44,8 @@ def parse_args_and_arch(parse, parser, *args, **named):
     check_models(parser, given)
     if getattr(given, "num_shards", 1) > 1 or getattr(given, "shard_id", 0):
         parser.error(
-            "--num-shards and --shard-id: fairseq 0.12.2 ignores them, and each process would translate the whole text: "
-            "binarise the parts as test sets, and name one by --gen-subset"
+            "--num-shards and --shard-id: fairseq 0.12.2 ignores them, and each process would translate the whole "
+            "text: binarise the parts as test sets, and name one by --gen-subset"
         )
     return parsed
 
