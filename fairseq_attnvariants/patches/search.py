@@ -4,9 +4,11 @@ With a coverage penalty there are no probabilities to sample from.  ``fairseq-in
 and ``fairseq-generate`` no constraints.
 """
 
+import dataclasses
 import math
 from typing import Any
 
+from fairseq.dataclass.configs import GenerationConfig
 from fairseq.models import FairseqLanguageModel
 from fairseq.ngram_repeat_block import NGramRepeatBlock
 from fairseq.tasks.fairseq_task import FairseqTask
@@ -16,6 +18,7 @@ from ..models.static_search import StaticSearch, StaticSearchWithAlignment, sear
 from ..registry import ConfigurationError
 from .replaced import replaces
 
+NUMBERS = {one.name: one.default for one in dataclasses.fields(GenerationConfig) if one.type in (int, float)}
 SEARCHES = "sampling", "diverse_beam_groups", "diversity_rate", "match_source_len", "constraints"
 
 
@@ -57,6 +60,9 @@ def check_search(args: Any) -> None:
     Raises:
         ConfigurationError: the message names the option and what to do.
     """
+    for name, default in NUMBERS.items():
+        if not isinstance(value := getattr(args, name, default), (int, float)) or not math.isfinite(value):
+            raise ConfigurationError(f"--{name.replace('_', '-')} {value!r} must be a finite number")
     given = [name for name in SEARCHES if getattr(args, name, None) not in (None, False, -1)]
     if len(given) > 1:
         flags = " and ".join(f"--{name.replace('_', '-')}" for name in given)
@@ -64,9 +70,6 @@ def check_search(args: Any) -> None:
     for name in ("beam", "nbest"):
         if (count := getattr(args, name, 1)) < 1:
             raise ConfigurationError(f"--{name} {count} must be at least 1")
-    for name in ("lenpen", "unkpen", "temperature"):
-        if not math.isfinite(number := getattr(args, name, 1.0)):
-            raise ConfigurationError(f"--{name} {number} must be a finite number")
     least, most = getattr(args, "min_len", 1), getattr(args, "max_len_b", 200)
     if least > most and not getattr(args, "max_len_a", 0):
         raise ConfigurationError(f"--min-len {least} is more than --max-len-b {most}: change one of them")

@@ -55,7 +55,11 @@ REFUSED = {
         ["--eval-bleu", "--eval-bleu-args", '{"baem": 4}'],
         r"--eval-bleu-args: no search has 'baem' \(did you mean beam\?\)",
     ),
-    "another search": (["--eval-bleu", "--eval-bleu-args", '{"lenpen": "1"}'], "validation of valid ends in TypeError"),
+    "no number": (["--eval-bleu", "--eval-bleu-args", '{"lenpen": "1"}'], "^--lenpen '1' must be a finite number"),
+    "another search": (
+        ["--eval-bleu", "--eval-bleu-args", '{"constraints": "ordered"}'],
+        "validation of valid ends in TypeError",
+    ),
     "no interval": (["--save-interval", "0"], "^--save-interval 0: an interval is 1 or above"),
     "no interval of validation": (["--validate-interval", "0"], "^--validate-interval 0: an interval is 1 or above"),
     "no scores to be patient": (["--patience", "2", "--disable-validation"], "^--patience waits for scores"),
