@@ -6,7 +6,7 @@ and ``fairseq-generate`` no constraints.
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, Dict
 
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.models import FairseqLanguageModel
@@ -14,12 +14,14 @@ from fairseq.ngram_repeat_block import NGramRepeatBlock
 from fairseq.tasks.fairseq_task import FairseqTask
 from torch import Tensor
 
+from ..architectures.options import flag
+from ..models.hub import OTHER_SEARCHES
 from ..models.static_search import StaticSearch, StaticSearchWithAlignment, searchable
 from ..registry import ConfigurationError
 from .replaced import replaces
 
 NUMBERS = {one.name: one.default for one in dataclasses.fields(GenerationConfig) if one.type in (int, float)}
-SEARCHES = "sampling", "diverse_beam_groups", "diversity_rate", "match_source_len", "constraints"
+SEARCHES = *OTHER_SEARCHES, "constraints"
 
 
 @replaces(FairseqTask, "build_generator")
@@ -60,29 +62,29 @@ def check_search(args: Any) -> None:
     Raises:
         ConfigurationError: the message names the option and what to do.
     """
-    for name, default in NUMBERS.items():
-        if not isinstance(value := getattr(args, name, default), (int, float)) or not math.isfinite(value):
-            raise ConfigurationError(f"--{name.replace('_', '-')} {value!r} must be a finite number")
+    numbers: Dict[str, Any] = {name: getattr(args, name, default) for name, default in NUMBERS.items()}
+    for name, value in numbers.items():
+        if not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise ConfigurationError(f"{flag(name)} {value!r} must be a finite number")
     given = [name for name in SEARCHES if getattr(args, name, None) not in (None, False, -1)]
     if len(given) > 1:
-        flags = " and ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise ConfigurationError(f"{flags} are different kinds of search: give one of them")
+        raise ConfigurationError(f"{' and '.join(map(flag, given))} are different kinds of search: give one of them")
     for name in ("beam", "nbest"):
-        if (count := getattr(args, name, 1)) < 1:
-            raise ConfigurationError(f"--{name} {count} must be at least 1")
-    least, most = getattr(args, "min_len", 1), getattr(args, "max_len_b", 200)
-    if least > most and not getattr(args, "max_len_a", 0):
+        if numbers[name] < 1:
+            raise ConfigurationError(f"{flag(name)} {numbers[name]} must be at least 1")
+    least, most = numbers["min_len"], numbers["max_len_b"]
+    if least > most and not numbers["max_len_a"]:
         raise ConfigurationError(f"--min-len {least} is more than --max-len-b {most}: change one of them")
-    beam, groups = getattr(args, "beam", 5), getattr(args, "diverse_beam_groups", -1)
+    beam, groups = numbers["beam"], numbers["diverse_beam_groups"]
     if groups > 0 and beam % groups:
         raise ConfigurationError(f"--diverse-beam-groups {groups} does not divide --beam {beam}: change one of them")
     for name in ("sampling_topk", "sampling_topp"):
-        if getattr(args, name, -1) > 0 and not getattr(args, "sampling", False):
-            raise ConfigurationError(f"--{name.replace('_', '-')} is of --sampling: add that, or leave it out")
-    if (weight := getattr(args, "lm_weight", 0.0)) and not getattr(args, "lm_path", None):
-        raise ConfigurationError(f"--lm-weight {weight} is of --lm-path: add that, or leave it out")
-    if (temperature := getattr(args, "temperature", 1.0)) <= 0:
-        raise ConfigurationError(f"--temperature {temperature} must be above 0")
+        if numbers[name] > 0 and not getattr(args, "sampling", False):
+            raise ConfigurationError(f"{flag(name)} is of --sampling: add that, or leave it out")
+    if numbers["lm_weight"] and not getattr(args, "lm_path", None):
+        raise ConfigurationError(f"--lm-weight {numbers['lm_weight']} is of --lm-path: add that, or leave it out")
+    if numbers["temperature"] <= 0:
+        raise ConfigurationError(f"--temperature {numbers['temperature']} must be above 0")
     if getattr(args, "print_step", False):
         raise ConfigurationError("--print-step is of models that change a whole translation in steps: leave it out")
 

@@ -25,7 +25,7 @@ def ngrams(words: List[int], n: int) -> List[tuple]:
 
 @pytest.mark.parametrize("n, step", product((1, 2, 3), range(9)))
 def test_tokens_that_would_repeat_an_ngram_are_impossible(n, step):
-    """All others keep their scores; what stands behind the words in the memory does not count."""
+    """All other tokens keep their scores. The search ignores numbers in the memory that are not yet words."""
     torch.manual_seed(step)
     tokens, scores = torch.randint(4, 7, (6, 12)), torch.randn(6, 8)
     found = NGramRepeatBlock(n)(tokens, scores.clone(), 2, 3, step)
