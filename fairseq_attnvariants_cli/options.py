@@ -36,8 +36,9 @@ def at_least(least: float, kind: Callable[[str], Any] = int, most: float = LARGE
 
 
 natural, positive, amount, length = at_least(0), at_least(1), at_least(0, float), at_least(1, float)
-MOST = 100  # the highest length penalty, and the most target tokens per source token
-penalty = at_least(0, float, MOST)
+MOST = 100  # the highest coverage penalty, and the most target tokens per source token
+STEEPEST = 10  # the highest length penalty: the power of a long length would be infinite in float32
+penalty, length_penalty = at_least(0, float, MOST), at_least(0, float, STEEPEST)
 SEARCH = {"beam": 5, "lenpen": 1.0, "max_len_a": 0.0, "max_len_b": 200}  # fairseq's defaults
 
 
@@ -265,6 +266,17 @@ class DataOptions(DeviceOptions):
 
 
 @dataclass
+class DarkOption:
+    """The colours of a picture.
+
+    Args:
+        dark: draw in light colours on black
+    """
+
+    dark: bool = switch()
+
+
+@dataclass
 class BatchOptions:
     """The largest size of a batch.
 
@@ -322,7 +334,7 @@ class SearchOptions(BeamOptions):
         lenpen: length penalty (default: 1)
     """
 
-    lenpen: Optional[float] = numeric(type=penalty, metavar="X")
+    lenpen: Optional[float] = numeric(type=length_penalty, metavar="X")
 
 
 @dataclass

@@ -4,36 +4,52 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 import fairseq_attnvariants
+import fairseq_attnvariants_cli
 
-PACKAGE = Path(fairseq_attnvariants.__file__).parent
-LAYERS = [
-    ["__version__", "registry"],
-    ["nn", "arithmetic"],
-    ["architectures"],
-    ["models", "criterions", "tasks", "optim"],
-    ["patches"],
-    ["deploy"],
-]
-RANKS = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+PACKAGE, COMMAND = (Path(one.__file__).parent for one in (fairseq_attnvariants, fairseq_attnvariants_cli))
+LAYERS = {
+    PACKAGE: [
+        ["__version__", "registry"],
+        ["nn", "arithmetic"],
+        ["architectures"],
+        ["models", "criterions", "tasks", "optim"],
+        ["patches"],
+        ["deploy"],
+    ],
+    COMMAND: [
+        ["text", "options", "installed"],
+        ["systems", "imported"],
+        ["scores", "checks"],
+        ["shown"],
+        ["subcommands"],
+    ],
+}
 
 
-def imported(path):
-    """Yield the folders and modules of the package that a file imports, by relative imports."""
-    inside = path.relative_to(PACKAGE).parts
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.level:
+def imported(path, package):
+    """Yield the folders and modules of a package that a file imports, by relative imports, except for types alone."""
+    inside = path.relative_to(package).parts
+    tree = ast.parse(path.read_text())
+    types = [part for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+             for part in node.body]  # fmt: skip
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level and node not in types:
             whole = [*inside[: len(inside) - node.level], *(node.module or "").split(".")]
             yield from [whole[0]] if whole[0] else [one.name for one in node.names]
 
 
-def test_dependencies_point_one_way():
+@pytest.mark.parametrize("package", LAYERS)
+def test_dependencies_point_one_way(package):
+    ranks = {name: rank for rank, names in enumerate(LAYERS[package]) for name in names}
     upward = {
-        f"{path.relative_to(PACKAGE)} imports {name}"
-        for path in PACKAGE.rglob("*.py")
-        if len(path.relative_to(PACKAGE).parts) > 1
-        for name in imported(path)
-        if RANKS[name] > RANKS[path.relative_to(PACKAGE).parts[0]]
+        f"{path.relative_to(package)} imports {name}"
+        for path in package.rglob("*.py")
+        if len(path.relative_to(package).parts) > 1
+        for name in imported(path, package)
+        if ranks[name] > ranks[path.relative_to(package).parts[0]]
     }
     assert not upward
 

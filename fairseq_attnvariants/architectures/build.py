@@ -178,12 +178,7 @@ def _attention(cfg, source: SourceWidths) -> AnyAttention:
     two = two_levels(cfg)
     guide = source.upper if two and not cfg.attention_via_unguided else 0
     lower = Widths(
-        cfg.decoder_hidden_size,
-        source.lower,
-        source.context,
-        via_width if two else width,
-        cfg.decoder_embed_dim,
-        guide,
+        cfg.decoder_hidden_size, source.lower, source.context, via_width if two else width, cfg.decoder_embed_dim, guide
     )
     window = None if cfg.attention_window == "none" else _part(cfg, WINDOWS, cfg.attention_window)(lower)
     found = {name: _part(cfg, HISTORIES, name)(lower) for name in histories(cfg)}

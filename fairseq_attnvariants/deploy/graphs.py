@@ -108,13 +108,13 @@ class Searching(nn.Module):
         """Return log-probabilities ``N x V``, each level's attention ``N x S``, and the run, after words ``N``."""
         kept: Dict[str, Any] = {}
         decoder = self.model.decoder
-        decoder._keep(kept, run)
+        decoder.keep(kept, run)
         made = decoder(words.unsqueeze(1), {}, kept)
         # an upper level of layers has no words as columns
         names = ("attn", "word_attn") if self.model.encoder.space is not None else ("attn",)
         levels = [made[1][name][0].squeeze(1) for name in names if name in made[1]]
         scores = self.model.get_normalized_probs(made, log_probs=True).squeeze(1)
-        return scores, levels, decoder._kept(kept)
+        return scores, levels, decoder.kept(kept)
 
 
 class First(Searching):
@@ -193,7 +193,7 @@ class Following(Searching):
 def started(model: Any, source: Tensor) -> Tuple[Memory, State]:
     """The decoder's memory and first state, with contexts that are not projected."""
     encoder_out = model.encoder(source, src_lengths=source.ne(model.encoder.dictionary.pad()).sum(1))
-    run: Run = model.decoder._start(encoder_out, search=False)
+    run: Run = model.decoder.start(encoder_out, search=False)
     return run.memory, run.state
 
 

@@ -314,7 +314,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
             self.search_dtype.decide(self.network, self.output_projection)  # only the first call decides
         reduced = search and self.search_dtype.dtype == "bfloat16"
         with reduced_products() if reduced else contextlib.nullcontext():
-            run = self._kept(incremental_state) or self._start(encoder_out, search)
+            run = self.kept(incremental_state) or self.start(encoder_out, search)
             decode: Any = run.network if search or self.graphs is None else self.graphs
             decoded = decode(self.embed(prev_output_tokens), run.memory, run.state)
             if features_only:
@@ -327,7 +327,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
             if search and self.coverage_penalty:
                 penalty, run = run.penalised(weights[:, -1], self.coverage_penalty)
             if search:
-                self._keep(incremental_state, run)
+                self.keep(incremental_state, run)
             terms = {**decoded.terms, **predicted.terms}
             if self.training:
                 unused = tensors(terms)  # some losses do not read them
@@ -375,24 +375,18 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
 
     def reorder_incremental_state(self, incremental_state, new_order: Tensor) -> None:
         """Select rows ``new_order`` of the state, and let the memory serve these rows."""
-        run = self._kept(incremental_state)
+        run = self.kept(incremental_state)
         if run is not None:
             hypotheses = len(run.state.hidden) // len(run.memory.keys)
             memory = serve(run.memory, hypotheses, new_order)
-            self._keep(incremental_state, run.reordered(new_order)._replace(memory=memory))
+            self.keep(incremental_state, run.reordered(new_order)._replace(memory=memory))
 
     def max_positions(self) -> int:
         """The longest target."""
         return self.max_target_positions
 
-    def _predict(self, run: "Run", decoded: Decoded, previous: Tensor) -> Prediction:
-        def project(features: Tensor) -> Tensor:
-            return self.output_projection(self.dropout_out(features))
-
-        steps = Steps(previous, decoded.weights, run.memory, run.state.readout, len(self.dictionary))
-        return run.network.readout.predict(decoded.features, project, steps)
-
-    def _start(self, encoder_out: Dict[str, List[Tensor]], search: bool) -> "Run":
+    def start(self, encoder_out: Dict[str, List[Tensor]], search: bool) -> "Run":
+        """Return the run before its first step; in a ``search`` several hypotheses may share a sentence."""
         entries = {name: values[0] for name, values in encoder_out.items() if values}
         rows = entries.pop("rows", None)  # the selected rows; None for all, in their order
         encoded, network = Encoded(**entries), self.network
@@ -403,11 +397,20 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
             memory, state = serve(memory, 1, rows), reorder(state, rows)
         return Run(network, memory, state)
 
-    def _kept(self, incremental_state) -> Optional["Run"]:
+    def kept(self, incremental_state) -> Optional["Run"]:
+        """Return the run that :meth:`keep` kept; None before the first step of a search."""
         return self.get_incremental_state(incremental_state, "run")
 
-    def _keep(self, incremental_state, run: "Run") -> None:
+    def keep(self, incremental_state, run: "Run") -> None:
+        """Keep the run for the next step of a search."""
         self.set_incremental_state(incremental_state, "run", run)
+
+    def _predict(self, run: "Run", decoded: Decoded, previous: Tensor) -> Prediction:
+        def project(features: Tensor) -> Tensor:
+            return self.output_projection(self.dropout_out(features))
+
+        steps = Steps(previous, decoded.weights, run.memory, run.state.readout, len(self.dictionary))
+        return run.network.readout.predict(decoded.features, project, steps)
 
 
 class Run(NamedTuple):

@@ -49,7 +49,6 @@ INSTEAD = {
 }
 """Options that fairseq's interface ignores or fails with, and what to do instead."""
 NO_OPTIONS = {"sentences", "tokenized_sentences", "options"}
-OTHER_SEARCHES = "sampling", "diverse_beam_groups", "diversity_rate", "match_source_len"
 
 
 class Translation(NamedTuple):
@@ -115,7 +114,6 @@ class Hub(GeneratorHubInterface):
             return only(
                 self.translate([sentences], beam, verbose, attention, prefix=prefix, constraints=constraints, **more)
             )
-        check_beam(beam)
         if nbest is not None and not 1 <= nbest <= beam:
             raise ValueError(f"nbest={nbest}: give a number from 1 to the beam width, which is beam={beam}")
         if not isinstance(replace_unk, (bool, Mapping)):
@@ -126,9 +124,6 @@ class Hub(GeneratorHubInterface):
                 raise ValueError(f"{name} has {len(given)} entries for {len(sentences)} sentences")
         forced: Dict[str, Any] = dict(options.pop("inference_step_args", None) or {})
         if sentences and constraints is not None:
-            for option in OTHER_SEARCHES:
-                if options.get(option, -1) not in (False, -1):
-                    raise ValueError(f"constraints need beam search, and {option} is another search: choose one")
             forced["constraints"] = pack_constraints([self._phrases(phrases) for phrases in constraints])
             options["constraints"] = "ordered" if ordered else "unordered"
         empty = [torch.empty(0)] * len(sentences)
@@ -189,7 +184,6 @@ class Hub(GeneratorHubInterface):
         forced = dict(inference_step_args or {})
         known = self._known(self.generate)
         check_options(options, known, {option: why for option, why in INSTEAD.items() if option not in forced})
-        check_beam(beam)
         one = torch.is_tensor(tokenized_sentences) and tokenized_sentences.dim() == 1
         sentences = [tokenized_sentences] if one else tokenized_sentences
         more = skip_invalid_size_inputs, prefix_allowed_tokens_fn
@@ -363,16 +357,6 @@ def only(found: Sequence[Any]) -> Any:
     if not found:
         raise ValueError("skip_invalid_size_inputs left the only sentence out: it is too long for the model")
     return found[0]
-
-
-def check_beam(beam: int) -> None:
-    """Refuse a beam of no hypothesis.
-
-    Raises:
-        ValueError: the beam is below 1.
-    """
-    if beam < 1:
-        raise ValueError(f"beam={beam}: the beam width is 1 or above")
 
 
 def check_options(options: Mapping[str, Any], known: Sequence[str], instead: Mapping[str, str]) -> None:

@@ -89,7 +89,7 @@ class StaticSearch(SequenceGenerator):
         # the first step runs separately, because states have fewer tensors before it than after it
         words = rows.new_full((len(rows), 1), begin)
         log_probs, weights = self.model.forward_decoder(words, encoded, states, self.temperature)
-        runs = [decoder._kept(state) for decoder, state in zip(decoders, states)]
+        runs = [decoder.kept(state) for decoder, state in zip(decoders, states)]
         beams = self._beams_for(decoders, runs, log_probs, weights)
         beams.begin(self, runs, longest)
         beams.choose(self, runs, log_probs, weights, first=True)
@@ -187,10 +187,10 @@ class Beams:
         decoders = [model.decoder for model in search.model.models]
         states: List[Dict[str, Any]] = [{} for _ in decoders]
         for decoder, state, run in zip(decoders, states, self.runs):
-            decoder._keep(state, run)
+            decoder.keep(state, run)
         nothing: List[Dict[str, Any]] = [{} for _ in decoders]  # later steps do not read the encoder's output
         log_probs, weights = search.model.forward_decoder(self.words, nothing, states, search.temperature)
-        runs = [decoder._kept(state) for decoder, state in zip(decoders, states)]
+        runs = [decoder.kept(state) for decoder, state in zip(decoders, states)]
         self.choose(search, runs, log_probs, weights)
 
     def choose(

@@ -15,13 +15,12 @@ from fairseq.tasks.fairseq_task import FairseqTask
 from torch import Tensor
 
 from ..architectures.options import flag
-from ..models.hub import OTHER_SEARCHES
 from ..models.static_search import StaticSearch, StaticSearchWithAlignment, searchable
 from ..registry import ConfigurationError
 from .replaced import replaces
 
 NUMBERS = {one.name: one.default for one in dataclasses.fields(GenerationConfig) if one.type in (int, float)}
-SEARCHES = *OTHER_SEARCHES, "constraints"
+SEARCHES = "sampling", "diverse_beam_groups", "diversity_rate", "match_source_len", "constraints"
 
 
 @replaces(FairseqTask, "build_generator")
@@ -33,7 +32,8 @@ def build_generator(plain, self, models, args, seq_gen_cls=None, extra_gen_cls_k
             ``--constraints`` are not read; options that do not fit together.
     """
     check_search(args)
-    if getattr(args, "constraints", None) and "lm_model" in (extra_gen_cls_kwargs or {}):  # as fairseq-generate calls
+    extra = dict(extra_gen_cls_kwargs or {})
+    if getattr(args, "constraints", None) and "lm_model" in extra:  # as fairseq-generate calls
         raise ConfigurationError("--constraints are read only by fairseq-interactive: use that, or leave them out")
     penalised = any(getattr(getattr(model, "decoder", None), "coverage_penalty", 0) for model in models)
     if getattr(args, "sampling", False) and penalised:
@@ -42,7 +42,7 @@ def build_generator(plain, self, models, args, seq_gen_cls=None, extra_gen_cls_k
             "coverage_penalty in --model-overrides"
         )
     if path := getattr(args, "lm_path", None):
-        language_model = (extra_gen_cls_kwargs or {}).get("lm_model")
+        language_model = extra.get("lm_model")
         if language_model is None:
             raise ConfigurationError(f"--lm-path {path} is read only by fairseq-generate: use that, or leave it out")
         if not isinstance(language_model, FairseqLanguageModel):
@@ -52,8 +52,8 @@ def build_generator(plain, self, models, args, seq_gen_cls=None, extra_gen_cls_k
         seq_gen_cls = StaticSearch
         if alignment := getattr(args, "print_alignment", None):
             seq_gen_cls = StaticSearchWithAlignment
-            extra_gen_cls_kwargs = {**(extra_gen_cls_kwargs or {}), "print_alignment": alignment}
-    return plain(self, models, args, seq_gen_cls, extra_gen_cls_kwargs, *more, **named)
+            extra["print_alignment"] = alignment
+    return plain(self, models, args, seq_gen_cls, extra, *more, **named)
 
 
 def check_search(args: Any) -> None:

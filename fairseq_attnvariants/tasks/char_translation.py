@@ -3,7 +3,8 @@
 import logging
 import sys
 from dataclasses import dataclass
-from typing import Any, Sequence
+from types import SimpleNamespace
+from typing import Sequence
 
 import numpy as np
 import torch
@@ -38,21 +39,6 @@ class CharTranslationConfig(TranslationConfig):
     max_train_characters: int = option("leave pairs with more characters on one side out of training; 0 keeps all", 300)
     source_subwords: bool = option("read words or subwords, and write characters (bpe2char)", False)
     eval_bleu: bool = option("translate the validation set and log its BLEU and its chrF", False)
-
-
-class SourceOnly:
-    """A model of subwords for sources alone; targets are characters, which have no subwords to join."""
-
-    def __init__(self, bpe: Any):
-        self.bpe = bpe
-
-    def encode(self, text: str) -> str:
-        """Cut a source into subwords."""
-        return self.bpe.encode(text)
-
-    def decode(self, text: str) -> str:
-        """Return a translation unchanged."""
-        return text
 
 
 @register_task("char_translation", dataclass=CharTranslationConfig)
@@ -141,7 +127,7 @@ class CharTranslationTask(TranslationTask):
                 "--bpe would cut --constraints as it cuts the source, and with --source-subwords they are characters: "
                 "leave --bpe out, and give the source in subwords"
             )
-        return SourceOnly(bpe)
+        return SimpleNamespace(encode=bpe.encode, decode=str)  # targets are characters, with no subwords to join
 
     def build_criterion(self, cfg, *more):
         """Build the stock task's criterion, and note that this process trains or validates."""

@@ -4,7 +4,7 @@ Characters are Unicode code points: only white space is normalised.
 """
 
 import re
-from typing import Callable, List, Optional, Tuple
+from typing import List, Tuple
 
 import torch
 from fairseq.data import Dictionary
@@ -51,13 +51,7 @@ class CharacterDictionary(Dictionary):
         return to_characters(line)
 
     def encode_line(
-        self,
-        line: str,
-        line_tokenizer: Optional[Callable[[str], List[str]]] = None,
-        add_if_not_exist: bool = True,
-        consumer: Optional[Callable[[str, int], None]] = None,
-        append_eos: bool = True,
-        reverse_order: bool = False,
+        self, line, line_tokenizer=None, add_if_not_exist=True, consumer=None, append_eos=True, reverse_order=False
     ) -> torch.IntTensor:
         """Return the indices of a line's characters, as stock ``encode_line`` does for words, but nine times as fast.
 

@@ -1,5 +1,6 @@
 """Accuracy of whole strings, and the error rate of their symbols."""
 
+from collections import Counter
 from typing import Any, Dict, Mapping, Sequence
 
 import torch
@@ -49,14 +50,13 @@ class ExactMatchScorer:
     """Accuracy, WER and SER for ``fairseq-generate --scoring exact_match``, of any task."""
 
     def __init__(self, cfg: Any):
-        self.total: Dict[str, int] = dict.fromkeys(COUNTS, 0)
+        self.total: Counter[str] = Counter()
 
     def add(self, reference: torch.Tensor, hypothesis: torch.Tensor) -> None:
         """Count one string, given as the numbers of its symbols; EOS does not count as a symbol."""
         found = [number for number in hypothesis.tolist() if number != EOS]
         known = [NEVER if number == UNKNOWN else number for number in reference.tolist() if number != EOS]
-        for name, count in counts(found, known).items():
-            self.total[name] += count
+        self.total.update(counts(found, known))
 
     def score(self) -> float:
         """Accuracy."""

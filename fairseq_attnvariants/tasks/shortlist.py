@@ -164,9 +164,7 @@ class ShortlistGenerator:
             options["prefix_tokens"] = short(prefix_tokens)
         if constraints is not None:
             options["constraints"] = torch.cat([constraints[:, :1], short(constraints[:, 1:])], dim=1)
-        cut_models = [cut(model, symbols) for model in whole.model.models]
-        ensemble = with_parts(whole.model, models=nn.ModuleList(cut_models), single_model=cut_models[0])
-        generator = with_parts(whole, model=ensemble)
+        generator = twin(whole, {model: cut(model, symbols) for model in whole.model.models}.get)
         generator.vocab_size = len(symbols)
         generator.eos, options["bos_token"] = short(symbols.new_tensor([whole.eos, begin])).tolist()
         found = generator.generate(models, sample, **options)
@@ -215,16 +213,10 @@ def cut(model: Any, symbols: Tensor) -> Any:
     for part in copying(model):
         stand_ins[part] = copied = shallow(part)
         copied._buffers = {"symbols": torch.searchsorted(symbols, part.symbols)}  # symbols has all that it copies
-    return with_parts(model, decoder=twin(decoder, stand_ins.get))
+    parts: Dict[nn.Module, nn.Module] = {decoder: twin(decoder, stand_ins.get)}
+    return twin(model, parts.get)
 
 
 def copying(model: Any) -> List[Copying]:
     """The modules of a model that copy source symbols into the target: one or none."""
     return [part for part in model.decoder.modules() if isinstance(part, Copying)]
-
-
-def with_parts(module: Any, **parts: nn.Module) -> Any:
-    """Return a copy of a module that shares everything with it except these parts."""
-    copied = shallow(module)
-    copied._modules = {**module._modules, **parts}
-    return copied

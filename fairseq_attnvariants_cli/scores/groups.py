@@ -7,9 +7,7 @@ from typing import Callable, Iterable, List, NamedTuple, Optional, Sequence, Tup
 
 import numpy as np
 
-from ..options import at_least, numeric, option, positive
-from ..shown.pictures import DarkOption
-from ..shown.tables import Cell, Row
+from ..options import DarkOption, at_least, numeric, option, positive
 from ..text.alignments import by_frequency, read_links
 from ..text.files import UserError, read_lines
 from ..text.tagged import read_tags
@@ -229,20 +227,3 @@ def find_groups(
         if options.sentence_groups:
             found += sentence_groups(systems, references, boundaries, counts, samples)
     return found
-
-
-def group_table(found: Iterable[Groups], names: Sequence[str]) -> Tuple[List[str], List[Row]]:
-    """Return headers and rows: the grouping, group, size, measure, and each system's value and interval."""
-    found = list(found)
-    resampled = any(chain.from_iterable(groups.intervals for groups in found))
-    rows: List[Row] = []
-    for groups in found:
-        for k, name in enumerate(groups.names):
-            row: List[Cell] = [groups.by, name, groups.counts[k], groups.measure]
-            for values, intervals in zip(groups.values, groups.intervals, strict=True):
-                row.append(values[k])
-                if resampled:
-                    row.append(intervals[k] if intervals else None)
-            rows.append(row)
-    columns = chain.from_iterable((name, f"{name} 95% ±") if resampled else (name,) for name in names)
-    return ["by", "group", "size", "measure", *columns], rows

@@ -2,10 +2,9 @@
 
 import contextlib
 import unicodedata
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Sequence
 
-from ..options import flag, switch
+from ..options import flag
 from ..text.files import UserError, visible, write_bytes
 
 if TYPE_CHECKING:
@@ -14,17 +13,6 @@ if TYPE_CHECKING:
 
 FORMATS = ("png", "svg", "pdf")
 LONGEST = 60  # most characters of a word that are drawn
-
-
-@dataclass
-class DarkOption:
-    """The colours of a picture.
-
-    Args:
-        dark: draw in light colours on black
-    """
-
-    dark: bool = switch()
 
 
 def check_drawn(options: Any, *others: str, plot: str = "plot") -> None:

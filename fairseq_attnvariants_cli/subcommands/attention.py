@@ -3,9 +3,19 @@
 from dataclasses import dataclass
 from typing import List
 
-from ..options import SeveralModels, SubwordOptions, TargetOptions, length, numeric, option, positive, switch
+from ..options import (
+    DarkOption,
+    SeveralModels,
+    SubwordOptions,
+    TargetOptions,
+    length,
+    numeric,
+    option,
+    positive,
+    switch,
+)
 from ..shown.heatmaps import WIDTH, Panel, draw, panels
-from ..shown.pictures import DarkOption, picture
+from ..shown.pictures import picture
 
 
 @dataclass

@@ -8,11 +8,22 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optiona
 
 import numpy as np
 
-from ..options import SeveralModels, SubwordOptions, TargetOptions, at_least, length, numeric, option, positive, switch
+from ..options import (
+    DarkOption,
+    SeveralModels,
+    SubwordOptions,
+    TargetOptions,
+    at_least,
+    length,
+    numeric,
+    option,
+    positive,
+    switch,
+)
 from ..scores.seeds import estimate
 from ..shown.heatmaps import WIDTH, Panel, draw, spaces_shown
 from ..shown.pages import template
-from ..shown.pictures import DarkOption, check_drawn, picture
+from ..shown.pictures import check_drawn, picture
 from ..shown.tables import Row, TableOptions, tables
 from ..text.files import UserError, optional, write_whole
 from ..text.subwords import join_attention, join_sentence, summed

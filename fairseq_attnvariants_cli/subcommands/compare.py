@@ -11,7 +11,7 @@ from ..options import NameOptions, SubwordOptions, numeric, option
 from ..scores.contrasts import contrasts
 from ..scores.groups import GroupOptions, check_group_options, find_groups, resamples
 from ..scores.measures import check_tokenised, metrics, scores, warn_of_tokenised
-from ..shown.bars import draw_groups
+from ..shown.groups import draw_groups
 from ..shown.pages import template
 from ..shown.pictures import check_drawn, picture
 from ..text.files import UserError, optional, read_lines, write_whole

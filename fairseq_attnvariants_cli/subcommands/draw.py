@@ -7,9 +7,9 @@ from typing import Any, List, Optional
 
 import numpy as np
 
-from ..options import numeric, option, positive
+from ..options import DarkOption, numeric, option, positive
 from ..shown.heatmaps import Panel, draw, panels
-from ..shown.pictures import DarkOption, check_drawn, picture
+from ..shown.pictures import check_drawn, picture
 from ..shown.terminal import heat_map
 from ..text.files import UserError, read_lines, visible, write_whole
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Optional
 
 import numpy as np
 
-from ..options import OneModel, SubwordOptions, TargetOptions, numeric, option, positive
-from ..shown.pictures import DarkOption, check_drawn, finish, picture, plain, short
+from ..options import DarkOption, OneModel, SubwordOptions, TargetOptions, numeric, option, positive
+from ..shown.pictures import check_drawn, finish, picture, plain, short
 from ..shown.tables import JsonOption, Row, tables
 from ..text.alignments import by_frequency
 from ..text.files import UserError, optional, write_whole

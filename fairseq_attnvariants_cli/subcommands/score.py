@@ -5,9 +5,9 @@ from typing import List, Optional
 
 from ..options import NameOptions, flag, numeric, option, positive, switch
 from ..scores.contrasts import Contrast, contrasts
-from ..scores.groups import GroupOptions, check_group_options, find_groups, group_table
+from ..scores.groups import GroupOptions, check_group_options, find_groups
 from ..scores.measures import check_tokenised, metrics, scores, warn_of_tokenised, within_limits
-from ..shown.bars import draw_groups
+from ..shown.groups import draw_groups, group_table
 from ..shown.pictures import check_drawn, picture
 from ..shown.tables import TableOptions, tables
 from ..text.files import UserError, optional, read_parallel

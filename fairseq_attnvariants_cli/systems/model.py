@@ -122,8 +122,7 @@ def load(path: Union[str, Sequence[str]], data: str, cpu: bool = False) -> Syste
             also an output.
     """
     # these files may have moved since the training, and nothing here needs them
-    unneeded = dict.fromkeys(["encoder_embed_path", "decoder_embed_path", "warm_start"])
-    overrides = {"data": data, **unneeded}
+    overrides = {"data": data, **dict.fromkeys(["encoder_embed_path", "decoder_embed_path", "warm_start"])}
     task = None
     models: List[Any] = []
     device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
@@ -133,27 +132,20 @@ def load(path: Union[str, Sequence[str]], data: str, cpu: bool = False) -> Syste
         try:
             state = checkpoint_utils.load_checkpoint_to_cpu(name, overrides)
             _check(name, state)
-            _without_bleu(state)
-            loaded, _, task = checkpoint_utils.load_model_ensemble_and_task([name], overrides, task, state=state)
+            if hasattr(stored := state["cfg"]["task"], "eval_bleu"):
+                stored.eval_bleu = False  # with it the task would build a generator
+            [model], _, task = checkpoint_utils.load_model_ensemble_and_task([name], overrides, task, state=state)
         except UserError:
             raise
         except Exception as error:  # fairseq raises bare Exceptions, too
             raise _refusal(name, f" with the data folder {data}", error) from error
-        for model in loaded:
-            if isinstance(model, FairseqNATModel) or not (hasattr(model, "encoder") and hasattr(model, "decoder")):
-                raise UserError(
-                    f"{name} is a {type(model).__name__}, and subcommands read only models with an encoder and an "
-                    "autoregressive decoder"
-                )
-            models.append(model.to(device).eval())
+        if isinstance(model, FairseqNATModel) or not (hasattr(model, "encoder") and hasattr(model, "decoder")):
+            raise UserError(
+                f"{name} is a {type(model).__name__}, and subcommands read only models with an encoder and an "
+                "autoregressive decoder"
+            )
+        models.append(model.to(device).eval())
     return System(os.pathsep.join(paths), task, models, device)
-
-
-def _without_bleu(state: Dict[str, Any]) -> None:
-    """Turn off ``eval_bleu`` of a checkpoint's task, if it has this option, so that it builds no generator."""
-    stored = state["cfg"]["task"] if state.get("cfg") is not None else state["args"]
-    if hasattr(stored, "eval_bleu"):
-        stored.eval_bleu = False
 
 
 def read_checkpoint(path: str) -> Dict[str, Any]:
@@ -345,10 +337,7 @@ def samples(system: System, text: Text, limits: BatchOptions, doing: str) -> Ite
 
 
 def decoded(
-    options: Any,
-    given: bool,
-    line: Optional[int] = None,
-    check: Callable[[System], None] = lambda system: None,
+    options: Any, given: bool, line: Optional[int] = None, check: Callable[[System], None] = lambda system: None
 ) -> Iterator[Tuple[System, Text]]:
     """Yield each system that the options name, with their text, which is read once, because it may be a stream.
 

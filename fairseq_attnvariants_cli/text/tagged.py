@@ -1,7 +1,7 @@
 """Sentence pairs with word links and with tags of their words, such as parts of speech, from the user's files."""
 
 from dataclasses import dataclass, field
-from typing import List, NamedTuple, Optional, Sequence
+from typing import Any, List, NamedTuple, Optional, Sequence
 
 from ..options import option
 from .alignments import Link, read_links
@@ -45,13 +45,9 @@ def read_aligned(options: AlignedOptions) -> List[Aligned]:
     rows = read_parallel(options.source, options.target, options.alignments)
     source, target = ([row[side].split() for row in rows] for side in (0, 1))
     links = read_links(options.alignments, (row[2] for row in rows), source, target)
-    source_tags, target_tags = (
-        read_tags(path, words, text) if path else [None] * len(rows)
-        for path, words, text in (
-            (options.source_tags, source, options.source),
-            (options.target_tags, target, options.target),
-        )
-    )
+    none: List[Any] = [None] * len(rows)
+    source_tags = read_tags(options.source_tags, source, options.source) if options.source_tags else none
+    target_tags = read_tags(options.target_tags, target, options.target) if options.target_tags else none
     return [Aligned(*pair) for pair in zip(source, target, links, source_tags, target_tags, strict=True)]
 
 

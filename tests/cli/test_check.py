@@ -93,7 +93,7 @@ def forgets_to_reorder(patch):
     reorder = IncrementalDecoder.reorder_incremental_state
 
     def kept(self, incremental_state, order):
-        rows = len(self._kept(incremental_state).state.hidden)
+        rows = len(self.kept(incremental_state).state.hidden)
         reorder(self, incremental_state, torch.arange(rows) if len(order) == rows else order)
 
     patch.setattr(IncrementalDecoder, "reorder_incremental_state", kept)
@@ -117,7 +117,7 @@ def forgets_who_left(patch):
     reorder = IncrementalDecoder.reorder_incremental_state
 
     def dropped(self, incremental_state, order):
-        rows = len(self._kept(incremental_state).state.hidden)
+        rows = len(self.kept(incremental_state).state.hidden)
         reorder(self, incremental_state, order if len(order) == rows else torch.arange(len(order)))
 
     patch.setattr(IncrementalDecoder, "reorder_incremental_state", dropped)

@@ -23,7 +23,7 @@ from fairseq_attnvariants_cli.scores.counting import (
     word_counts,
 )
 from fairseq_attnvariants_cli.scores.groups import Groups, length_groups, names_up_to
-from fairseq_attnvariants_cli.shown.bars import draw_groups
+from fairseq_attnvariants_cli.shown.groups import draw_groups
 from fairseq_attnvariants_cli.shown.pages import template
 
 TEXTS = {
@@ -141,6 +141,8 @@ def test_bleu_of_sums_is_sacrebleus_of_the_text(tokenize, lowercase):
     counts = bleu_counts(outputs, references, tokenize, lowercase)
     whole = BLEU(tokenize=tokenize, lowercase=lowercase).corpus_score(outputs, references).score
     assert bleu(counts.sum(0)) == pytest.approx(whole) and whole > 0
+    some = BLEU(tokenize=tokenize, lowercase=lowercase).corpus_score(outputs[:2], [text[:2] for text in references])
+    assert bleu(counts[:2].sum(0)) == pytest.approx(some.score)  # without lowercasing, no 4-gram matches
     assert np.isnan(bleu(np.zeros(10)))
 
 
@@ -170,6 +172,8 @@ def test_a_measure_of_nothing_is_no_number():
     assert np.isnan(f_measure(np.zeros((1, 3)))) and f_measure(np.array([0, 2, 0])) == 0
     counts = word_counts([["a"]], [["b"]], [["x"]], [["y"]], ["x", "y"])
     assert counts.tolist() == [[[0, 1, 0], [0, 0, 1]]]
+    counts = word_counts([["a"]], [["a"]], [["x"]], [["y"]], ["x", "y"])
+    assert counts.tolist() == [[[0, 0, 0], [1, 1, 1]]]  # a match is in the reference's group
     assert source_counts([["a"]], [["a"]], [[]], [["x"]], ["x"]).tolist() == [[[0, 1]]]
     assert bleu(np.array([0, 3] + 8 * [0])) == 0  # an empty translation
 
@@ -199,6 +203,13 @@ def test_ngrams_by_hand():
     upper = [(name, [line.upper() for line in lines]) for name, lines in systems[:2]]
     lowercased = contrasts(upper, ["a b c", "A b"], 2, lowercase=True)
     assert lowercased[0][:5] == ("a b", "one", 2, "two", 0) and lowercased[0].share == 75
+
+
+def test_of_ngrams_with_equal_shares_those_with_more_matches_are_first():
+    """Every occurrence counts: 3 matches for 1 are a share of 4/6, as 1 for none is."""
+    systems = [("one", ["a y a y a", "b"]), ("two", ["a", "q"])]
+    found = contrasts(systems, ["a x a x a", "b"], 2)
+    assert [row[:5] for row in found] == [("a", "one", 3, "two", 1), ("b", "one", 1, "two", 0)]
 
 
 def test_ngrams_are_written(here):

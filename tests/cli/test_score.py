@@ -10,7 +10,7 @@ from sacrebleu.metrics import BLEU
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.scores.groups import Groups
 from fairseq_attnvariants_cli.scores.measures import metrics, scores
-from fairseq_attnvariants_cli.shown.bars import draw_groups
+from fairseq_attnvariants_cli.shown.groups import draw_groups
 
 REFERENCES = [["the cat sat on the mat", "a dog barks"]]
 SYSTEMS = [("one", ["the cat sat on mat", "a dog"]), ("two", ["the cat sat on the mat", "a cat barks"])]

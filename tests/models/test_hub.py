@@ -243,7 +243,7 @@ def test_what_generate_takes_translate_takes(hub):
 
 
 @pytest.mark.parametrize("given,message", [
-    (dict(beam=0), "beam=0: the beam width is 1 or above"),
+    (dict(beam=0), "--beam 0 must be at least 1"),
     (dict(nbest=6), "nbest=6: give a number from 1 to the beam width, which is beam=5"),
     (dict(prefix=["ant"]), "prefix has 1 entries for 3 sentences"),
     (dict(prefix="zebra"), "prefix: 'zebra' has a word that the target dictionary lacks, or a symbol such as </s>"),
@@ -256,10 +256,10 @@ def test_what_generate_takes_translate_takes(hub):
     (dict(constraints=[[""], [], []]), r"constraints are a list of words .* and not \[''\]"),
     (dict(constraints=[["zebra"], [], []]), "constraints: 'zebra' has a word that the target dictionary lacks"),
     (dict(constraints=[["<pad>"], [], []]), "constraints: '<pad>' has a word that"),
-    (dict(constraints=[[]] * 3, sampling=True), "constraints need beam search, and sampling is another search"),
-    (dict(constraints=[[]] * 3, diverse_beam_groups=2), "beam search, and diverse_beam_groups is another search"),
-    (dict(constraints=[[]] * 3, diversity_rate=0.5), "beam search, and diversity_rate is another search"),
-    (dict(constraints=[[]] * 3, match_source_len=True), "beam search, and match_source_len is another search"),
+    (dict(constraints=[[]] * 3, sampling=True), "--sampling and --constraints are different kinds of search"),
+    (dict(constraints=[[]] * 3, diverse_beam_groups=2), "--diverse-beam-groups and --constraints are different"),
+    (dict(constraints=[[]] * 3, diversity_rate=0.5), "--diversity-rate and --constraints are different"),
+    (dict(constraints=[[]] * 3, match_source_len=True), "--match-source-len and --constraints are different"),
     (dict(replace_unk="@@ "), "replace_unk='@@ ': give True, or a dictionary of words"),
 ])  # fmt: skip
 def test_what_does_not_fit_is_refused(hub, given, message):
@@ -270,7 +270,7 @@ def test_what_does_not_fit_is_refused(hub, given, message):
 @pytest.mark.parametrize("search", ["generate", "sample"])
 def test_every_search_refuses_a_beam_of_none(hub, search):
     given = hub.encode("ant") if search == "generate" else SENTENCES
-    with pytest.raises(ValueError, match="beam=0: the beam width is 1 or above"):
+    with pytest.raises(ValueError, match="--beam 0 must be at least 1"):
         getattr(hub, search)(given, beam=0)
 
 

@@ -32,10 +32,12 @@ def test_a_copy_of_a_compiled_module_computes_by_itself():
     assert copied(torch.ones(2)) == "own"
 
 
-def plainly(monkeypatch):
-    """Compute nothing in a fast way from here on."""
+def plainly(monkeypatch, model):
+    """Compute nothing of a model in a fast way from here on."""
     monkeypatch.setattr(deferred, "AVAILABLE", False)
-    monkeypatch.setattr(attention, "kept_small", additive_energies)
+    for part in model.modules():
+        if isinstance(part, attention.AdditiveAttention):
+            monkeypatch.setattr(part, "equation", additive_energies)
 
 
 @pytest.mark.slow
@@ -50,7 +52,7 @@ def test_deferred_gradients_are_gradients(name, many, block, monkeypatch):
     found = gradients(model)
     noted = []
     monkeypatch.setattr(deferred.Notes, "add", lambda *note: noted.append(note))
-    plainly(monkeypatch)
+    plainly(monkeypatch, model)
     torch.testing.assert_close(found, gradients(model))
     assert not noted
 
@@ -73,7 +75,7 @@ def test_second_derivatives(name, training, monkeypatch):
     model = build(name, scale=0.5, dropout=0.0).double().train(training)
     monkeypatch.setattr(deferred, "MANY", 2)
     found = curvature(model), curvature(model, recompute=2)
-    plainly(monkeypatch)
+    plainly(monkeypatch, model)
     expected = curvature(model)
     assert any(second.abs().sum() > 0 for second in expected[1])
     torch.testing.assert_close(found, (expected, expected))
@@ -258,7 +260,7 @@ def readers(model):
     network = model.eval().decoder.network
     source, lengths, _ = batch((2, 2, 1))
     with torch.no_grad():
-        _, memory, state, _ = model.decoder._start(model.encoder(source, lengths), search=False)
+        _, memory, state, _ = model.decoder.start(model.encoder(source, lengths), search=False)
         found = projected.context_readers(network, memory, state, model.decoder.embed_tokens.embedding_dim)
     names = {part: name for name, part in network.named_modules()}
     return {names[part] for part in found}
@@ -339,7 +341,7 @@ def test_a_map_with_a_hook_or_another_map_is_not_projected():
         network = model.decoder.network
         source, lengths, _ = batch((2, 2, 1))
         with torch.no_grad():
-            _, memory, state, _ = model.decoder._start(model.encoder(source, lengths), search=False)
+            _, memory, state, _ = model.decoder.start(model.encoder(source, lengths), search=False)
             assert projected.for_hypotheses(network, memory, state, 5)[0] is not network
             change(network.readout)
             assert projected.for_hypotheses(network, memory, state, 5)[0] is network

@@ -6,7 +6,6 @@ given would no longer have the values of the training.
 """
 
 import logging
-from argparse import Namespace
 
 from fairseq import checkpoint_utils
 from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
@@ -15,6 +14,7 @@ from omegaconf import DictConfig
 from ...architectures.options import AttentionRNNConfig, complete
 from ...architectures.part_args import part_args_over
 from ...registry import nearest
+from ..loading.configuration import as_dict
 from ..replaced import replaces
 
 logger = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ def overwrite_args_by_name(overwrite, cfg, overrides) -> None:
 def warn_of_unknown(cfg, overrides) -> None:
     """Warn of overrides that have no effect and seem to be misspelt."""
     # the options of a task without a dataclass are a Namespace
-    sections = [vars(section) if isinstance(section, Namespace) else section for section in cfg.values()]
+    sections = map(as_dict, cfg.values())
     known = {str(option) for section in sections if isinstance(section, (dict, DictConfig)) for option in section}
     known |= {str(section) for section in cfg}
     for name in overrides:

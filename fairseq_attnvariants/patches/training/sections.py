@@ -89,11 +89,10 @@ def fitting(given: DictConfig, listed: Dict[str, Any], section: str) -> Dict[str
     kept = {}
     for option, value in ((str(option), given[option]) for option in given):
         usual = listed.get(option, ...)
-        unchanged = value == usual or str(usual).startswith("${")
         if option in options:
             if takes_null or value is not None:
                 kept[option] = value
-        elif not unchanged:
+        elif value != usual and not str(usual).startswith("${"):
             raise ConfigurationError(
                 f"{section}.{option}: the {section} {name} has no such option{nearest(option, options)}: correct it or "
                 f"leave it out, or choose another {section} by {section}._name"

@@ -1,10 +1,12 @@
-"""A picture of groups of words and sentences as bars, all systems side by side."""
+"""Groups of words and sentences as a table, and in a picture as bars, all systems side by side."""
 
 import math
-from typing import TYPE_CHECKING, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Iterable, List, Sequence, Tuple
 
 from ..scores.groups import Groups
 from .pictures import finish, legend_label, plain, short
+from .tables import Cell, Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -12,6 +14,23 @@ if TYPE_CHECKING:
 
 HIGH = 2.4  # height of a row of bars, in inches
 MOST = 17  # most groups in a row
+
+
+def group_table(found: Iterable[Groups], names: Sequence[str]) -> Tuple[List[str], List[Row]]:
+    """Return headers and rows: the grouping, group, size, measure, and each system's value and interval."""
+    found = list(found)
+    resampled = any(chain.from_iterable(groups.intervals for groups in found))
+    rows: List[Row] = []
+    for groups in found:
+        for k, name in enumerate(groups.names):
+            row: List[Cell] = [groups.by, name, groups.counts[k], groups.measure]
+            for values, intervals in zip(groups.values, groups.intervals, strict=True):
+                row.append(values[k])
+                if resampled:
+                    row.append(intervals[k] if intervals else None)
+            rows.append(row)
+    columns = chain.from_iterable((name, f"{name} 95% ±") if resampled else (name,) for name in names)
+    return ["by", "group", "size", "measure", *columns], rows
 
 
 def draw_groups(found: Sequence[Groups], names: Sequence[str]) -> "Figure":
