@@ -7,7 +7,7 @@ words are function words.
 """
 
 import argparse
-import io
+import signal
 import sys
 
 from HanTa.HanoverTagger import HanoverTagger
@@ -25,9 +25,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("language", choices=MODELS)
     language = parser.parse_args().language
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end without a traceback if the reader, such as head, has enough
     tagger = HanoverTagger(MODELS[language])
-    for line in io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8", newline="\n"):
-        tags = [tag for _, _, tag in tagger.tag_sent(line.split(), taglevel=1)]
+    for number, line in enumerate(sys.stdin.buffer, start=1):
+        try:
+            words = line.decode().split()
+        except UnicodeDecodeError:
+            sys.exit(f"tag.py: line {number} of standard input is not UTF-8: save the text as UTF-8")
+        tags = [tag for _, _, tag in tagger.tag_sent(words, taglevel=1)]
         print(*("content" if tag.startswith(CONTENT[language]) else kind(tag) for tag in tags))
 
 

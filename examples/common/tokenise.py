@@ -7,6 +7,7 @@ import argparse
 import functools
 import io
 import multiprocessing
+import os
 import sys
 
 from sacremoses import MosesTokenizer
@@ -27,9 +28,12 @@ def main() -> None:
         try:
             for line in pool.imap(tokenise, lines, CHUNK):
                 output.write(line + "\n")
+            output.flush()
         except UnicodeDecodeError:
             sys.exit("tokenise.py: standard input is not UTF-8: save the text as UTF-8")
-    output.flush()
+        except BrokenPipeError:  # the reader, such as head, has enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())  # else Python would write again when it exits
+            sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,19 @@ def shown(value: Any, most: int) -> str:
     return (reprlib.repr(value) if isinstance(value, (list, dict)) else str(value))[:most]
 
 
+def once(path: str, pairs: Sequence[Tuple[Any, Any]]) -> Dict[Any, Any]:
+    """Return the pairs of a mapping in the file ``path``, of which Python's readers keep the last of equal names.
+
+    Raises:
+        UserError: a name is there twice.
+    """
+    names = [name for name, _ in pairs]
+    if len(found := dict(pairs)) < len(pairs):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise UserError(f"{path}: {str(twice)[:50]!r} is there twice: take out the wrong one")
+    return found
+
+
 class Options(NamedTuple):
     """A toolkit's options of a model."""
 
@@ -178,7 +191,17 @@ def read_options(path: str, arrays: Dict[str, np.ndarray], given: Optional[str])
     if given is None and not os.path.isfile(beside):
         return Options(path, False, {})
     where = given or beside
-    return Options(where, False, _mapping(where, lambda: json.loads("\n".join(read_lines(where)))))
+    return Options(where, False, _mapping(where, lambda: read_json(where)))
+
+
+def read_json(path: str) -> Any:
+    """Read a JSON file.
+
+    Raises:
+        UserError: the file cannot be read, or a name is there twice.
+        ValueError, RecursionError: the file is no JSON.
+    """
+    return json.loads("\n".join(read_lines(path)), object_pairs_hook=lambda pairs: once(path, pairs))
 
 
 def _mapping(where: str, read: Any) -> Dict[str, Any]:

@@ -85,6 +85,9 @@ def read_network(path: str, arrays: Dict[str, np.ndarray], options: Options, sha
         UserError: this package has no such network, or an array is missing or of another shape.
     """
     check_options(options, MARIAN if options.marian else NEMATUS)
+    known = {name for names in (*NEMATUS, *SIZES.values(), *SWITCHES.values()) for name in names}
+    if options.source != path and not options.marian and not known & options.values.keys():
+        raise UserError(f"{options.source} has no option of Nematus, such as dim_word: give the file of this model")
     alternating = options.get("enc-type") == "alternating"
     found = {new: arrays[name] for new, name in nematus_names(path, arrays, alternating).items()}
     for name in found:

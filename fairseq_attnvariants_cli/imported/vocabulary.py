@@ -1,12 +1,11 @@
 """The dictionaries of Nematus and Marian, and their conversion to fairseq's."""
 
-import json
 from typing import Any, Dict, List, NamedTuple
 
 import yaml
 
 from ..text.files import UserError, read_lines
-from .archive import shown
+from .archive import once, read_json, shown
 
 END, UNKNOWN = ("</s>", "eos"), ("<unk>", "UNK")
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # of fairseq; they are not in its files
@@ -68,10 +67,14 @@ def read_vocabulary(path: str) -> Vocabulary:
     """
     if not path.endswith((".json", ".yml", ".yaml")):
         raise UserError(f"{path}: a dictionary is a .json, .yml or .yaml file, of words with the numbers of their rows")
-    text = "\n".join(read_lines(path))
+
+    class Loader(YAML):  # type: ignore[misc, valid-type]
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            return once(path, self.construct_pairs(node, deep=deep))
+
     try:
-        content: Any = json.loads(text) if path.endswith(".json") else yaml.load(text, Loader=YAML)
-    except (ValueError, yaml.YAMLError, RecursionError) as error:
+        content: Any = read_json(path) if path.endswith(".json") else yaml.load("\n".join(read_lines(path)), Loader)
+    except (ValueError, TypeError, yaml.YAMLError, RecursionError) as error:
         raise UserError(f"{path} is no dictionary, or is damaged ({type(error).__name__})") from None
     if not isinstance(content, dict) or not content:
         raise UserError(f"{path} is no dictionary: words with numbers are wanted")

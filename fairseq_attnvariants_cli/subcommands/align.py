@@ -49,8 +49,12 @@ def run(options: Options) -> None:
         [(system, text)] = decoded(options, given=True)
         if soft:
             check_probabilities(system, "--soft")
-        for pair in sorted(force(system, text, options), key=lambda pair: pair.number):
+        lines = {}  # not weights, which need more memory
+        for pair in force(system, text, options):
             weights = word_attention(pair, options.remove_bpe)
-            hard.write(format_links(hard_links(weights)) + "\n")
+            lines[pair.number] = format_links(hard_links(weights)), soft and format_soft(weights)
+        for number in sorted(lines):
+            links, rows = lines[number]
+            hard.write(f"{links}\n")
             if soft:
-                soft.write(format_soft(weights) + "\n")
+                soft.write(f"{rows}\n")

@@ -70,6 +70,9 @@ def run(options: Options) -> None:
             beyond = sum(row >= count for row in vocabulary.words)
             if beyond:
                 say(f"{vocabulary.path}: {beyond} words have no row in the model, and are unknown to it")
+            nameless = len({*range(count)} - {*vocabulary.words, vocabulary.end, vocabulary.unknown})
+            if nameless:
+                say(f"{vocabulary.path}: {nameless} of the model's {count} rows have no word: is it another model's?")
         languages = options.source_lang, options.target_lang
         source, target = map(Side, languages, words, counts)
         model = write_folder(folder, network, source, target)

@@ -86,12 +86,13 @@ def neighbours(
     """Return the ``count`` nearest target words of each source word.
 
     Raises:
-        UserError: a word is not in the source dictionary, or the model has no direct bridge.
+        UserError: a word is none of the source dictionary, such as ``</s>``; or the model has no direct bridge.
     """
     dictionary, others = system.task.source_dictionary, system.task.target_dictionary
+    known = {*words(dictionary)}
     for word in sources:
-        if dictionary.index(word) == dictionary.unk():
-            raise UserError(f"{word!r} is not in the source dictionary")
+        if dictionary.index(word) not in known:
+            raise UserError(f"--words: {word!r} is no word of the source dictionary: leave it out")
     encoder, decoder = system.model.encoder, system.model.decoder
     if getattr(decoder, "bridge", None) is None:
         raise UserError(f"{system.path}: the model has no direct bridge, as --arch bridge_direct has")

@@ -5,6 +5,7 @@ Each UNK is replaced by the translation of the source word with the highest atte
 EOS cannot be chosen.
 """
 
+import argparse
 import sys
 from collections import Counter
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Container, Dict, Iterator, List, Mapping, NamedTuple, Optiona
 
 import numpy as np
 
-from ..options import option, switch
+from ..options import filled, option, switch
 from ..text.alignments import hard_links
 from ..text.files import UserError, read_lines, say, visible, write_whole
 from ..text.generated import Hypothesis, Sentence, read_generated
@@ -21,6 +22,13 @@ from ..text.lexicon import read_lexicon
 Alignment = Dict[int, int]  # position of the target word -> position of the source word
 
 TABLE, COPY, LEFT = "table", "copy", "left"
+
+
+def word(text: str) -> str:
+    """An option's type: a word, as it is between spaces."""
+    if filled(text).split() != [text]:
+        raise argparse.ArgumentTypeError(f"{text!r} has a space, and no word has one: give one word")
+    return text
 
 
 @dataclass
@@ -52,7 +60,7 @@ class Options:
     lexicon: Optional[str] = option("TABLE")
     copied: Optional[str] = option("DICT")
     output: Optional[str] = option()
-    unk: str = option("WORD", default="<unk>")
+    unk: str = option("WORD", default="<unk>", type=word)
     nbest: bool = switch()
     detailed: bool = switch()
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Iterable, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
-from ..options import OneModel, TargetOptions, at_least, numeric, option
+from ..options import OneModel, TargetOptions, at_least, numeric, option, positive
 from ..shown.tables import TableOptions, tables
 from ..text.files import UserError
 from ..text.subwords import SPACE
@@ -38,7 +38,7 @@ class Options(TableOptions, TargetOptions, OneModel):
 
     threshold: float = numeric(0.5, "X", at_least(0, float, 1))
     characters: int = numeric(3)
-    words: Optional[int] = numeric()
+    words: Optional[int] = numeric(type=positive)
     word_table: Optional[str] = option()
 
 

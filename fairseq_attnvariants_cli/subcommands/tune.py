@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Iterator, List, NamedTuple, Sequence, Tuple
 
 from sacrebleu.metrics import BLEU
 
-from ..options import BeamOptions, OneModel, SubwordOptions, TextOptions, check_distinct, numeric, option, penalty
+from ..options import (
+    BeamOptions,
+    OneModel,
+    SubwordOptions,
+    TextOptions,
+    check_distinct,
+    length_penalty,
+    numeric,
+    option,
+    penalty,
+)
 from ..scores.measures import TOKENIZERS, bleu_metric, check_tokenised
 from ..shown.tables import TableOptions, tables
 from ..text.files import UserError, say
@@ -37,7 +47,7 @@ class Options(TableOptions, SubwordOptions, BeamOptions, TextOptions, OneModel):
     """
 
     gen_subset: str = option("NAME", group="text", default="valid")
-    lenpen: List[float] = numeric(LENGTH_PENALTIES, "X", penalty, nargs="+")
+    lenpen: List[float] = numeric(LENGTH_PENALTIES, "X", length_penalty, nargs="+")
     coverage_penalty: List[float] = numeric(COVERAGE_PENALTIES, "X", penalty, nargs="+")
     tokenize: str = option(None, choices=TOKENIZERS, default="none")
 

@@ -30,7 +30,7 @@ from fairseq_attnvariants.tasks.tsv import (
     symbols,
 )
 
-from ..text.files import UserError, note_input, say, write_whole
+from ..text.files import UserError, note_input, say, write_whole, writing
 from ..text.generated import Sentence, read_generated
 from .string_tables import (
     check_columns,
@@ -102,6 +102,8 @@ def prepare(options: "Options") -> Job:
     train, dev = (read_table(path, columns, cells=cells[path]) for path in (options.train, options.dev))
     tests = tests_by_name(options.test)
     predicted = [read_table(path, columns, with_targets=False, cells=cells[path]) for path in options.test]
+    if options.several_answers and all(table.rows[0].target is None for table in predicted):
+        raise UserError("--several-answers is for scores, and no table to predict has targets: leave it out")
     separators = (
         find_separator(train, "source", options.source_separator),
         find_separator(train, "target", options.target_separator),
@@ -125,7 +127,8 @@ def prepare(options: "Options") -> Job:
     for seed in options.seeds:
         check_options(folder / f"seed{seed}", given)
     check_dictionaries(data, separators)
-    data.mkdir(parents=True, exist_ok=True)
+    with writing(f"--output {folder}: {data}"):
+        data.mkdir(parents=True, exist_ok=True)
     for name, text in written.items():
         with write_whole(str(data / f"{name}.tsv")) as stream:
             stream.write(text)
@@ -223,7 +226,8 @@ def train_seed(job: Job, options: "Options", seed: int) -> str:
         return str(best)
     save.mkdir(parents=True, exist_ok=True)
     if not (save / LAST).exists():
-        (save / OPTIONS).write_text(job.given + "\n", encoding="utf-8")
+        with write_whole(str(save / OPTIONS)) as stream:
+            stream.write(job.given + "\n")
     log = save / "train.log"
     accuracies = [*map(float, ACCURACY.findall(kept_text(log) if log.exists() else ""))]  # before it was continued
     with tqdm(total=updates, desc=f"training, seed {seed}", unit="update", disable=None) as bar:
@@ -285,7 +289,7 @@ def start(command: Sequence[str], log: Path, see: Callable[[str], None], mode: s
         UserError: the command failed; the message has its last line.
     """
     line = ""
-    with open(log, mode, encoding="utf-8") as kept:
+    with writing(str(log)), open(log, mode, encoding="utf-8") as kept:
         process = subprocess.Popen(
             [sys.executable, "-m", *command],
             stdout=subprocess.PIPE,

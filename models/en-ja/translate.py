@@ -1163,6 +1163,8 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> int:
     options.files += others
     if "" in (options.host, *options.files):  # an empty host would be every address of the machine
         raise SentenceError("'' is no FILE and no --host: give a value, or set the variable that it comes from")
+    if options.files.count("-") > 1:
+        raise SentenceError("only one text can be standard input: name a file for the others")
     if options.batch_size < 1 or not 1 <= options.threads <= MOST_THREADS:
         raise SentenceError(f"--batch-size must be at least 1, and --threads from 1 to {MOST_THREADS}")
     if options.serve is not None and options.files:

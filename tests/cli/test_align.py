@@ -1,6 +1,7 @@
 import os
 import re
 import shutil
+import weakref
 
 import corpus
 import numpy as np
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.options import BatchOptions
 from fairseq_attnvariants_cli.subcommands.align import word_attention
+from fairseq_attnvariants_cli.systems import model
 from fairseq_attnvariants_cli.systems.model import Forced, batches
 from fairseq_attnvariants_cli.text.alignments import format_soft, hard_links, parse_links, parse_soft
 from fairseq_attnvariants_cli.text.subwords import join_attention, join_tokens, word_numbers
@@ -159,6 +161,25 @@ def test_no_output_replaces_a_checkpoint(runs, tmp_path, refusal, output):
     error = refusal(["align", str(runs.data), "--path", models, "--cpu", output, str(tmp_path / "link")])
     assert f"{tmp_path / 'link'} is an input, too, and would be replaced" in error
     assert path.read_bytes() == before and len(os.listdir(tmp_path)) == 2
+
+
+def test_the_weights_of_former_sentences_are_not_kept(tmp_path, monkeypatch):
+    """They need more memory than the lines, which are written in the order of the text."""
+    kept = []
+
+    def force(*_):
+        for number in (2, 0, 1):
+            assert not any(weights() is not None for weights in kept[:-1])
+            weights = np.eye(number + 2)
+            kept.append(weakref.ref(weights))
+            tokens = [*"abc"[: number + 1], "</s>"]
+            yield Forced(number, tokens, tokens, {"attn": weights})
+            del weights
+
+    monkeypatch.setattr(model, "decoded", lambda *_, **more: [(None, None)])
+    monkeypatch.setattr(model, "force", force)
+    assert main(["align", "data", "--path", "a.pt", "--output", str(tmp_path / "links")]) == 0
+    assert (tmp_path / "links").read_text() == "0-0\n0-0 1-1\n0-0 1-1 2-2\n"
 
 
 @pytest.mark.parametrize("name", ["rnnsearch", "lstm"])

@@ -329,6 +329,10 @@ REFUSED = {
     "nothing": (lambda path: path.write_bytes(b""), "is no .npz"),
     "none": (lambda path: path.unlink(), "model.npz cannot be read: No such file or directory"),
     "no options": (lambda path: path.with_name("model.npz.json").write_text("[1]"), "model.npz.json holds no options"),
+    "options of something else": (lambda path: path.with_name("model.npz.json").write_text('{"ant": 2}'),
+        "model.npz.json has no option of Nematus, such as dim_word: give the file of this model"),
+    "an option twice": (lambda path: path.with_name("model.npz.json").write_text('{"factors": 2, "factors": 1}'),
+        "model.npz.json: 'factors' is there twice: take out the wrong one"),
 }  # fmt: skip
 
 
@@ -375,6 +379,7 @@ def test_refuses_options_of_marian(option, value, tmp_path, refusal, monkeypatch
     ('{"eos": 0, "UNK": 1, "ant": 1}', "'UNK' and 'ant' have one number, 1"),
     ('{"ant": 0, "UNK": 1}', "row 0 is 'ant', and </s> or eos is wanted there"),
     ("[" * 100_000, "is no dictionary, or is damaged"),
+    ('{"eos": 0, "UNK": 1, "ant": 2, "bee": 3, "ant": 4}', "'ant' is there twice: take out the wrong one"),
 ])  # fmt: skip
 def test_refuses_dictionaries(content, message, tmp_path, refusal):
     net, words = network(), dictionaries(tmp_path)
@@ -383,6 +388,24 @@ def test_refuses_dictionaries(content, message, tmp_path, refusal):
     error = refusal(command(path, words, tmp_path / "made"))
     assert f"source.json: {message}" in error or f"source.json {message}" in error
     assert not os.path.exists(tmp_path / "made")
+
+
+@pytest.mark.parametrize("content, message", [
+    ("</s>: 0\n<unk>: 1\nant: 2\nant: 3\n", "'ant' is there twice: take out the wrong one"),
+    ("? [a, b]\n: 0\n", "is no dictionary, or is damaged"),
+])  # fmt: skip
+def test_refuses_dictionaries_in_yaml(content, message, tmp_path):
+    (tmp_path / "words.yml").write_text(content)
+    with pytest.raises(UserError, match=message):
+        read_vocabulary(str(tmp_path / "words.yml"))
+
+
+def test_rows_without_a_word_are_told(tmp_path, capfd):
+    """A dictionary of another model may be too small."""
+    net, words = network(), dictionaries(tmp_path)
+    path = save(net, write(net, (len(SOURCE) + 3, len(TARGET))), tmp_path / "model")
+    assert main(command(path, words, tmp_path / "made")) == 0
+    assert "source.json: 3 of the model's 10 rows have no word: is it another model's?\n" in capfd.readouterr().err
 
 
 def test_a_short_message_of_a_long_value(tmp_path):

@@ -64,8 +64,9 @@ def test_words_are_mapped(kind):
 
 
 def test_what_cannot_be_mapped_is_refused():
-    with pytest.raises(UserError, match="'zebra' is not in the source dictionary"):
-        neighbours(system(), ["w1", "zebra"], 1)
+    for word in ("zebra", "<unk>", "</s>", "<pad>"):
+        with pytest.raises(UserError, match=f"'{word}' is no word of the source dictionary"):
+            neighbours(system(), ["w1", word], 1)
     with pytest.raises(UserError, match="a.pt: the model has no direct bridge"):
         neighbours(system("bridge_source"), ["w1"], 1)
     with pytest.raises(UserError, match="a.pt is an ensemble"):
@@ -102,7 +103,7 @@ def test_chosen_words(runs, gated, capfd):
 
 @pytest.mark.parametrize("more, message", [
     (["--top", "0"], "argument --top: 0 is not at least 1"),
-    (["--words", "zebra"], "'zebra' is not in the source dictionary"),
+    (["--words", "zebra"], "--words: 'zebra' is no word of the source dictionary"),
     (["--lexicon", "nowhere"], "nowhere cannot be read"),
 ])  # fmt: skip
 def test_bad_input_is_refused(runs, gated, tmp_path, refusal, more, message):

@@ -200,6 +200,11 @@ def test_a_missing_table_is_refused(command, refusal):
     assert "nowhere cannot be read: No such file or directory" in refusal([*command(), "--lexicon", "nowhere"])
 
 
+@pytest.mark.parametrize("unk", ["a b", " ", "<unk> ", "a\tb", ""])
+def test_an_unk_that_no_word_can_be_is_refused(command, refusal, unk):
+    assert "argument --unk: " in refusal([*command(), "--unk", unk])
+
+
 def test_standard_input_serves_once(command, refusal, monkeypatch):
     generated = command()[-1].replace("output", "generated")
     monkeypatch.setattr("sys.stdin", open(generated))  # noqa: SIM115

@@ -116,7 +116,7 @@ def test_models_without_characters_or_with_one_level_are_refused(runs, refusal, 
 
 @pytest.mark.parametrize("more, message", [
     (["--reference", "b", "--generate"], "give --reference or --generate, not both"),
-    (["--words", "-1"], "argument --words: -1 is not at least 0"),
+    (["--words", "0"], "argument --words: 0 is not at least 1"),
     (["--word-table", "words.csv"], "--word-table needs --words"),
 ])  # fmt: skip
 def test_options_without_effect_are_refused(characters, refusal, more, message):

@@ -49,7 +49,8 @@ def test_the_family_decides():
     found = verdicts([*few, Comparison(hair), Comparison(clear)])
     assert [word for word, _ in found] == ["open", "open", "not tested", "shown", "shown"]
     assert [p for _, p in found] == [None, None, None, pytest.approx(hair.p), pytest.approx(2 * clear.p)]
-    assert [word for word, _ in verdicts([Comparison(hair), Comparison(hair)])] == ["open", "open"]
+    for gain in (4.0, -4.0):
+        assert [word for word, _ in verdicts([Comparison(made(5, gain, 3.9))] * 2)] == ["open", "open"]
 
 
 def test_equal_differences_are_tested_by_their_signs():

@@ -222,6 +222,35 @@ def test_a_line_feed_alone_ends_a_line(text, tmp_path):
     assert refused.returncode == 1 and refused.stderr == "clean.py: in.yy: No such file or directory\n"
 
 
+@pytest.fixture
+def tagger(tmp_path):
+    """An environment with a tagger for which all words are nouns."""
+    (tmp_path / "HanTa").mkdir()
+    (tmp_path / "HanTa" / "HanoverTagger.py").write_text(
+        "class HanoverTagger:\n"
+        "    def __init__(self, model): pass\n"
+        "    def tag_sent(self, words, taglevel): return [(word, word, 'NN') for word in words]\n"
+    )
+    return {**os.environ, "PYTHONPATH": str(tmp_path)}
+
+
+FILTERS = ["common/tokenise.py", "adaptive_weighting/tag.py"]  # read standard input
+
+
+@pytest.mark.parametrize("script", FILTERS)
+def test_a_reader_may_close_the_pipe(tagger, script):
+    head = f"yes | '{sys.executable}' '{EXAMPLES / script}' en | head -n 1"
+    done = subprocess.run(head, shell=True, capture_output=True, text=True, env=tagger, timeout=100)
+    assert done.stderr == "" and done.stdout in ("y\n", "content\n")
+
+
+def test_text_to_tag_that_is_not_utf8_is_refused(tagger):
+    tag = [sys.executable, EXAMPLES / "adaptive_weighting" / "tag.py", "en"]
+    done = subprocess.run(tag, input="für dich\n".encode() + b"f\xe4r\n", capture_output=True, env=tagger)
+    said = b"tag.py: line 2 of standard input is not UTF-8: save the text as UTF-8\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, b"content content\n", said)
+
+
 def test_raw_text_that_is_not_utf8_is_refused():
     tokenise = [sys.executable, str(EXAMPLES / "common" / "tokenise.py"), "en"]
     done = subprocess.run(tokenise, input=b"Hello, you.\nf\xe4r\n", capture_output=True)

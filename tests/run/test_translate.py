@@ -83,6 +83,7 @@ def test_what_cannot_be_translated_gets_a_sentence_and_an_empty_line(package):
     (["--host", "0.0.0.0"], "error: --host is the address of --serve: leave it out, or give a port"),
     (["--serve", "0", "--host", ""], "error: '' is no FILE and no --host: give a value, or set the variable that it"),
     ([""], "error: '' is no FILE and no --host: give a value, or set the variable that it comes from\n"),
+    (["-", "-"], "error: only one text can be standard input: name a file for the others\n"),
     (["--serve", "99999999"], "error: port 99999999 of 127.0.0.1 is not available"),
 ])  # fmt: skip
 def test_wrong_options_get_a_sentence(package, options, message):

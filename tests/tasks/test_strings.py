@@ -861,6 +861,17 @@ def test_a_word_with_several_answers_is_right_if_one_is(several, expected):
     assert transduction.score(Namespace(separators=("", "")), rows, found, several) == pytest.approx(expected)
 
 
+def test_several_answers_without_targets_are_refused(tmp_path):
+    """The option changes scores alone, and there are none."""
+    data = write_tables(tmp_path)
+    (data / "blind.tsv").write_text("ab\n")
+    tables = [str(data / f"{name}.tsv") for name in ("blind", "test")]
+    with pytest.raises(UserError, match="--several-answers is for scores, and no table to predict has targets"):
+        prepared(data, several_answers=True, test=tables[:1])
+    assert not (data / "out").exists()
+    prepared(data, several_answers=True, test=tables)
+
+
 def test_a_training_validates_forty_times_and_keeps_the_metric_that_is_given(tmp_path, monkeypatch):
     commands = []
     monkeypatch.setattr(transduction, "start", lambda command, *_: commands.append(command))
@@ -1011,6 +1022,18 @@ def test_a_finished_training_without_its_best_checkpoint_goes_on(tmp_path, monke
     (tmp_path / "seed1" / "checkpoint_best.pt").touch()
     transduction.train_seed(job, options, 1)
     assert len(commands) == 2
+
+
+@pytest.mark.commands
+def test_outputs_that_cannot_be_written_are_named(tmp_path):
+    """Errors of a full disk have no name of a file, and those of a folder lack the option."""
+    with pytest.raises(UserError, match="/dev/full cannot be written: No space left on device"):
+        transduction.start(["platform"], Path("/dev/full"), lambda line: None)
+    data = write_tables(tmp_path)
+    (data / "out").mkdir()
+    (data / "out" / "data").touch()
+    with pytest.raises(UserError, match="--output .*out: .*data cannot be written: File exists"):
+        prepared(data)
 
 
 @pytest.mark.commands
