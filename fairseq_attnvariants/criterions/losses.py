@@ -77,8 +77,9 @@ def coverage(weights: Tensor, target_mask: Tensor) -> Tensor:
         weights: ``B x T x S``, zero at the source's padding.
         target_mask: True at real target tokens, ``B x T``.
     """
+    weights = weights * target_mask.unsqueeze(2)  # padding may also precede the words
     before = weights.cumsum(1) - weights  # B x T x S
-    return (torch.minimum(weights, before) * target_mask.unsqueeze(2)).sum()
+    return torch.minimum(weights, before).sum()
 
 
 def alignment(weights: Tensor, links: Optional[Tensor], fractions: Optional[Tensor]) -> Tensor:

@@ -59,6 +59,12 @@ def test_coverage_by_hand():
     torch.testing.assert_close(coverage(weights, mask), torch.tensor((0.5 + 0.1) + (0.0 + 0.2 + 0.0)))
 
 
+def test_padding_before_the_words_covers_nothing():
+    """Stock models have it there with ``--left-pad-target``."""
+    weights, mask = torch.rand(1, 3, 4), torch.tensor([[True, True, False]])
+    torch.testing.assert_close(coverage(weights.roll(1, 1), mask.roll(1, 1)), coverage(weights, mask))
+
+
 def test_alignment_by_hand():
     """Links of step 0 and of step 3, the second of row 1, whose two links count half each; a weight of 0 costs much."""
     weights = torch.tensor([[[0.5, 0.5], [0.0, 1.0]], [[0.3, 0.7], [0.25, 0.75]]], requires_grad=True)

@@ -136,6 +136,16 @@ def test_forced_prefixes_are_in_the_list(sample):
     assert all(h["tokens"][:2].tolist() == [30, 31] for h in found[0])
 
 
+def test_words_that_a_model_can_copy_are_in_the_list(sample, monkeypatch):
+    monkeypatch.setitem(globals(), "TARGET", dictionary(WORDS - 4, "v", shared=7))
+    words = {SOURCE[token] for token in sample["net_input"]["src_tokens"].flatten().tolist()}
+    copied = {TARGET.index(word) for word in words if word[0] == "w" and word in TARGET}
+    found = short(models("pointer_generator")).generate([], sample)
+    symbols = allowed(sample) | copied
+    assert_equal(found, stock(forbid(models("pointer_generator"), symbols)).generate([], sample))
+    assert copied & {token for sentence in found for h in sentence for token in h["tokens"].tolist()}
+
+
 @pytest.mark.parametrize("constraints", ["ordered", "unordered"])
 def test_constraints_are_in_the_list(sample, constraints):
     packed = pack_constraints([[torch.tensor([34, 35])], [], [torch.tensor([36]), torch.tensor([5])]])
@@ -184,6 +194,11 @@ def test_what_cannot_come_is_never_chosen(sample, options):
     assert not {t for sentence in free for h in sentence for t in h["tokens"].tolist()} <= symbols
 
 
+def test_a_list_has_as_many_words_as_sampling_takes(sample):
+    generator = short(models("dl4mt"), sampling=True, sampling_topk=WORDS - 6, beam=1, max_len_b=2)
+    assert len(generator.generate([], sample)) == 3
+
+
 @pytest.mark.parametrize("name", ["dl4mt", "lstm"])
 def test_nothing_has_the_size_of_the_vocabulary(sample, name):
     sizes = set()
@@ -229,6 +244,12 @@ def test_the_likeliest_and_the_most_frequent():
     assert len(shortlist.by_frequency) == WORDS == len(set(shortlist.by_frequency.tolist()))
 
 
+def test_the_list_has_translations_of_every_sentence_of_a_batch():
+    sources = [[SOURCE.index("w0"), SOURCE.pad()], [SOURCE.index("w4"), SOURCE.index("w2")]]
+    symbols = Shortlist(iter(ROWS), SOURCE, TARGET, 1, 0).symbols(torch.tensor(sources))
+    assert [TARGET[symbol] for symbol in symbols.tolist()[4:]] == ["v0", "v2", "v4"]
+
+
 @pytest.mark.parametrize("line", ["a b 1 0.5", "a\tb\t1", "a\tb\tone\t0.5", "a\tb\t1\t1.5", "a\tb\t-1\t0.5", ""])
 def test_a_table_that_is_none(tmp_path, line):
     (tmp_path / "table").write_text(f"w0\tv0\t1\t0.5\n{line}\n")
@@ -238,7 +259,8 @@ def test_a_table_that_is_none(tmp_path, line):
 
 def test_a_table_may_be_a_stream(tmp_path):
     """A stream is, for example, ``<(zcat shortlist.tsv.gz)``; a folder or a missing file is named."""
-    assert list(read_candidates(pipe_of(b"w0\tv0\t1\t0.5\n"))) == [Candidate("w0", "v0", 1, 0.5)]
+    rows = [Candidate("w0", "v0", 1, 1.0), Candidate("w0", "v1", 0, 0.0)]  # the limits of both numbers
+    assert list(read_candidates(pipe_of(b"w0\tv0\t1\t1\nw0\tv1\t0\t0\n"))) == rows
     for path, message in ((tmp_path, "Is a directory"), (tmp_path / "none", "there is no such file")):
         with pytest.raises(ValueError, match=message):
             list(read_candidates(path))
