@@ -179,7 +179,7 @@ sizes=(model.encoder_embed_dim=48 model.encoder_hidden_size=48 model.decoder_emb
 lstm=(model.encoder_layers=1 model.decoder_layers=1 model.{en,de}coder_dropout_{in,out}=0.1
   model.decoder_out_embed_dim=48 model.share_decoder_input_output_embed=false +model.encoder_bidirectional=true
   +model.decoder_attention=true +model.criterion=cross_entropy)
-training=(criterion.label_smoothing=0 dataset.batch_size=40 "optimization.lr=[0.004]" optimization.max_update="$updates"
+training=(dataset.batch_size=40 "optimization.lr=[0.004]" optimization.max_update="$updates"
   lr_scheduler._name=polynomial_decay +lr_scheduler.total_num_update="$updates"
   checkpoint.no_epoch_checkpoints=true dataset.disable_validation=true)
 if [ "${JOBS:-1}" -gt 1 ]; then training+=(hydra/launcher=joblib hydra.launcher.n_jobs="$JOBS"); fi
@@ -195,6 +195,9 @@ for system in "${chosen[@]}"; do
     *" model._name=lstm "*) options+=("${lstm[@]}") ;;
     *" model._name=ava"[\ _]*) read -ra more <<< "${task[ava]-}"; options+=("${more[@]}") ;;
   esac
+  if [[ $own != *criterion._name=* || $own == *criterion._name=label_smoothed_* ]]; then # others may lack the option
+    options+=(criterion.label_smoothing=0)
+  fi
   read -ra more <<< "$own"
   options+=("${more[@]}") # of several values of a key, the last counts
   fairseq-hydra-train -m --config-dir "$(fairseq-attnvariants config-dir)" --config-name sweep \

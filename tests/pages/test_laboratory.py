@@ -247,10 +247,15 @@ def test_measures():
 
 # for each task, one system; together, all kinds of systems that are more than the name of an architecture
 SYSTEMS = dict(
-    order="guided", twins="lstm", counts="conddec", length="coverage costs", sides="wide", rare="bridge_direct"
+    order="guided", twins="lstm", counts="conddec", length="coverage costs plain", sides="wide", rare="bridge_direct"
 )
 SYSTEMS |= dict(cipher="ava lstm", facts="pointer_generator")
-ADDED = {"length": {"costs": "model._name=conddec criterion._name=label_smoothed_cross_entropy_with_costs"}}
+ADDED = {
+    "length": {
+        "costs": "model._name=conddec criterion._name=label_smoothed_cross_entropy_with_costs",
+        "plain": "model._name=rnnsearch criterion._name=cross_entropy",  # has no label smoothing
+    }
+}
 STUB = """#!/bin/bash
 for argument; do
   shift
