@@ -20,9 +20,10 @@ import io
 import os
 import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType, SimpleNamespace
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any
 
 RETURN = (
     "a carriage return that no line feed follows, at which fairseq would end the line: put a space there, or a line "
@@ -31,7 +32,7 @@ RETURN = (
 MARK = "a byte order mark, which fairseq takes for a part of the first word: remove it (tail -c +4 FILE)"
 
 
-def find_spec(name: str, path) -> Optional[ModuleSpec]:
+def find_spec(name: str, path) -> ModuleSpec | None:
     """The spec of a module to repair, or None for all others."""
     repair = REPAIRS.get(name)
     spec = PathFinder.find_spec(name, path) if repair else None
@@ -116,7 +117,7 @@ def repair_score(module: Any) -> None:
     module.get_parser = checking(module.get_parser, lambda found: [streamed(found, "sys"), found.ref])
 
 
-def checking(make: Callable[..., ArgumentParser], texts: Callable[[Namespace], List[Optional[str]]]):
+def checking(make: Callable[..., ArgumentParser], texts: Callable[[Namespace], list[str | None]]):
     """Wrap a function that makes a parser: the parser refuses arguments if fairseq would misread one of their texts."""
 
     @functools.wraps(make)
@@ -140,7 +141,7 @@ def checking(make: Callable[..., ArgumentParser], texts: Callable[[Namespace], L
     return make_parser
 
 
-def preprocessed(found: Namespace) -> List[Optional[str]]:
+def preprocessed(found: Namespace) -> list[str | None]:
     """The files that fairseq-preprocess is going to read."""
     several = (prefix for option in (found.validpref, found.testpref) for prefix in (option or "").split(","))
     prefixes = filter(None, (found.trainpref, *several))
@@ -150,7 +151,7 @@ def preprocessed(found: Namespace) -> List[Optional[str]]:
     return [*texts, found.alignfile, found.srcdict, found.tgtdict]
 
 
-def streamed(found: Namespace, name: str) -> Optional[str]:
+def streamed(found: Namespace, name: str) -> str | None:
     """The file that an option names; None for a stream, which becomes standard input, read as :class:`Lines`."""
     path = getattr(found, name)
     if os.path.isfile(path):
@@ -203,7 +204,7 @@ def repair_hydra_train(module: Any) -> None:
     module.add_defaults = add_defaults
 
 
-REPAIRS: Dict[str, Callable[[ModuleType], None]] = {
+REPAIRS: dict[str, Callable[[ModuleType], None]] = {
     "fairseq_cli.hydra_train": repair_hydra_train,
     "fairseq.options": repair_parsers,
     "fairseq_cli.score": repair_score,

@@ -4,8 +4,9 @@ On a GPU fairseq's ``adam`` launches some ten kernels per parameter, unless apex
 update all parameters.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Dict, Iterable, List
+from typing import Any
 
 import torch
 from fairseq.optim import FairseqOptimizer, register_optimizer
@@ -31,7 +32,7 @@ class FusedAdamConfig(Described):
     adam_betas: Any = (0.9, 0.999)
     adam_eps: float = 1e-8
     weight_decay: float = 0.0
-    lr: List[float] = II("optimization.lr")
+    lr: list[float] = II("optimization.lr")
 
 
 @register_optimizer("fused_adam", dataclass=FusedAdamConfig)
@@ -64,7 +65,7 @@ class FusedAdam(FairseqAdam):
             "--optimizer fused_adam has no --memory-efficient-fp16 or -bf16: use --optimizer adam, or --fp16"
         )
 
-    def load_state_dict(self, state_dict: Dict[str, Any], optimizer_overrides: Any = None) -> None:
+    def load_state_dict(self, state_dict: dict[str, Any], optimizer_overrides: Any = None) -> None:
         """Load the state, also if the training began on another kind of device."""
         groups = [{**group, "fused": self.fused} for group in state_dict["param_groups"]]
         super().load_state_dict({**state_dict, "param_groups": groups}, optimizer_overrides)

@@ -21,7 +21,7 @@ import sys
 import warnings
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import cache
-from typing import Annotated, Any, NamedTuple, Optional, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from hydra.errors import CompactHydraException
 
@@ -70,7 +70,7 @@ class Option(NamedTuple):
 
     default: Any
     help: str = ""
-    bound: Optional[Bound] = None
+    bound: Bound | None = None
 
     def read(self, value: Any, name: str) -> Any:
         """Return the value, in the default's type.
@@ -93,7 +93,7 @@ PLAIN = (int, float, str, bool)  # types of options
 
 
 @cache
-def described_arguments(text: Optional[str]) -> dict[str, str]:
+def described_arguments(text: str | None) -> dict[str, str]:
     """Return the text for each argument in the section ``Args:`` of a docstring, without backquotes and final stop."""
     _, _, section = inspect.cleandoc(text or "").partition("\nArgs:\n")
     section = re.split(r"\n(?=\S)", section)[0]
@@ -245,7 +245,7 @@ class Registry(Mapping[str, Entry]):
         base: the class that all entries extend, if they are classes.
     """
 
-    def __init__(self, noun: str, base: Optional[type] = None):
+    def __init__(self, noun: str, base: type | None = None):
         self.noun = noun
         self.base = base
         self.entries: dict[str, Entry] = {}

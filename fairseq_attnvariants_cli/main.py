@@ -12,9 +12,10 @@ import signal
 import sys
 import textwrap
 import warnings
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, List, NoReturn, Optional, Sequence, Tuple, Type
+from typing import Any, NoReturn
 
 from .installed import installed
 from .text.files import UserError, forget_inputs, reason, say, standard_output
@@ -72,7 +73,7 @@ LISTED = next(iter(GROUPS))  # the list of subcommands begins with this
 SUBCOMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
 
 
-def main(arguments: Optional[Sequence[str]] = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run a subcommand, and return its exit status.
 
     The status is 2 after an error that the user can correct. One sentence on standard error describes it.
@@ -126,7 +127,7 @@ def prepare() -> None:
         logging.getLogger(name).setLevel(level)
 
 
-def refusals() -> Tuple[Type[Exception], ...]:
+def refusals() -> tuple[type[Exception], ...]:
     """Return the types of errors that the user can correct: the command's, and the package's if it is imported."""
     registry = sys.modules.get("fairseq_attnvariants.registry")
     return (UserError, ImportError, *([registry.ConfigurationError] if registry else []))
@@ -141,7 +142,7 @@ def refuse(arguments: Sequence[str], why: str) -> int:
 class Help(argparse.HelpFormatter):
     """A formatter of help that breaks lines only at spaces, and writes examples that can be copied into a shell."""
 
-    def _split_lines(self, text: str, width: int) -> List[str]:
+    def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:

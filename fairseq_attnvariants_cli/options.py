@@ -9,8 +9,9 @@ import math
 import os
 import re
 from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any
 
 from .text.files import UserError
 from .text.subwords import STYLES
@@ -132,11 +133,11 @@ def add_options(parser: argparse.ArgumentParser, kind: type, run: Callable[[Any]
     summary = inspect.cleandoc(kind.__doc__ or "").partition("\nArgs:\n")[0]
     text, _, example = " ".join(summary.split()).partition(" example: ")
     parser.description, parser.epilog = text, example and f"example: {example}"
-    helps: Dict[str, str] = {}
+    helps: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         helps.update(described(base.__doc__))
     asked = [one for one in fields(kind) if one.init]
-    groups: Dict[str, Any] = defaultdict(parser.add_mutually_exclusive_group)
+    groups: dict[str, Any] = defaultdict(parser.add_mutually_exclusive_group)
     for one in asked:
         more, help = dict(one.metadata), helps.get(one.name, "")
         place = groups[more.pop("group")] if "group" in more else parser
@@ -158,7 +159,7 @@ def add_options(parser: argparse.ArgumentParser, kind: type, run: Callable[[Any]
     parser.set_defaults(run=start, takes_others=takes_others)
 
 
-def described(text: Optional[str]) -> Dict[str, str]:
+def described(text: str | None) -> dict[str, str]:
     """Return the entries of the section ``Args:`` of a docstring, by name."""
     section = inspect.cleandoc(text or "").partition("\nArgs:\n")[2]
     entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", section, re.MULTILINE)
@@ -174,7 +175,7 @@ class UserDirOptions:
             several folders
     """
 
-    user_dir: Optional[List[str]] = option("FOLDER", action="append")
+    user_dir: list[str] | None = option("FOLDER", action="append")
 
 
 @dataclass
@@ -185,9 +186,9 @@ class NameOptions:
         name: name of a system, once per system (default: its path)
     """
 
-    name: Optional[List[str]] = option("TEXT", action="append")
+    name: list[str] | None = option("TEXT", action="append")
 
-    def names(self, paths: Sequence[str]) -> List[str]:
+    def names(self, paths: Sequence[str]) -> list[str]:
         """Return the displayed names of the systems.
 
         Raises:
@@ -223,7 +224,7 @@ class SeveralModels(NameOptions):
         path: the model; a:b is an ensemble; give it several times for several systems
     """
 
-    path: List[str] = option("CHECKPOINT", required=True, action="append", type=checkpoints)
+    path: list[str] = option("CHECKPOINT", required=True, action="append", type=checkpoints)
 
 
 @dataclass
@@ -249,9 +250,9 @@ class ColumnOptions:
     """
 
     train: str = option("TRAIN", positional=True)
-    source_column: Optional[int] = numeric(type=positive)
-    target_column: Optional[int] = numeric(type=positive)
-    features_column: Optional[int] = numeric(type=positive)
+    source_column: int | None = numeric(type=positive)
+    target_column: int | None = numeric(type=positive)
+    features_column: int | None = numeric(type=positive)
 
 
 @dataclass
@@ -299,9 +300,9 @@ class TextOptions(BatchOptions, DataOptions):
         reference: target text for --source, split into tokens likewise
     """
 
-    source: Optional[str] = option(group="text")
+    source: str | None = option(group="text")
     gen_subset: str = option("NAME", group="text", default="test")
-    reference: Optional[str] = option()
+    reference: str | None = option()
 
 
 @dataclass
@@ -315,9 +316,9 @@ class BeamOptions:
         max_len_b: see --max-len-a (default: 200; of strings 30)
     """
 
-    beam: Optional[int] = numeric(type=positive)
-    max_len_a: Optional[float] = numeric(type=penalty, metavar="A")
-    max_len_b: Optional[int] = numeric(type=positive, metavar="B")
+    beam: int | None = numeric(type=positive)
+    max_len_a: float | None = numeric(type=penalty, metavar="A")
+    max_len_b: int | None = numeric(type=positive, metavar="B")
 
     def settle(self) -> None:
         """Set the missing options of the search to fairseq's defaults."""
@@ -334,7 +335,7 @@ class SearchOptions(BeamOptions):
         lenpen: length penalty (default: 1)
     """
 
-    lenpen: Optional[float] = numeric(type=length_penalty, metavar="X")
+    lenpen: float | None = numeric(type=length_penalty, metavar="X")
 
 
 @dataclass
@@ -374,4 +375,4 @@ class SubwordOptions:
             (default without a value: '@@ ')
     """
 
-    remove_bpe: Optional[str] = option("STYLE", nargs="?", const="@@ ", choices=STYLES)
+    remove_bpe: str | None = option("STYLE", nargs="?", const="@@ ", choices=STYLES)

@@ -19,8 +19,9 @@ import sys
 import threading
 import time
 import unicodedata
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Iterator, NamedTuple, Sequence
+from typing import Any, NamedTuple
 
 try:
     import numpy as np

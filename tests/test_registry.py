@@ -7,7 +7,7 @@ import math
 import re
 import shutil
 from pathlib import Path
-from typing import Annotated, Tuple
+from typing import Annotated
 
 import pytest
 import torch
@@ -215,7 +215,7 @@ def test_refuses_to_register():
     for declared, message in (
         (with_rate(), "its option 'rate' needs a type and a default"),
         (with_rate(default=[1]), "its option 'rate' needs a type and a default"),
-        (with_rate(Tuple[int, int], (1, 2)), "its option 'rate' needs a type and a default"),
+        (with_rate(tuple[int, int], (1, 2)), "its option 'rate' needs a type and a default"),
         (with_rate(float, "much"), "its option 'rate' needs a type and a default"),
         (with_rate(Annotated[float, above(0)], -0.5), "the default of 'rate' must be above 0, not -0.5"),
         ({}, "defines none of query_term, key_features, energy_term"),

@@ -8,7 +8,6 @@ largest weight.
 import argparse
 import math
 import sys
-from typing import List
 
 import numpy as np
 import torch
@@ -46,7 +45,7 @@ def main() -> None:
 def perplexity(system: System, text: Text) -> float:
     """Return the perplexity of the references per character."""
     padding = system.task.target_dictionary.pad()
-    losses: List[torch.Tensor] = []
+    losses: list[torch.Tensor] = []
     for sample, ((logits, _),), _ in run_batches(system, text, LIMITS):
         target = sample["target"]
         losses.append(F.cross_entropy(logits.float().transpose(1, 2), target, reduction="none")[target != padding])

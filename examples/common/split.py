@@ -8,8 +8,8 @@ validation and test text, in either language and whatever its case, is in anothe
 import argparse
 import random
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Iterable
 
 
 def read_lines(path: str) -> list[str]:

@@ -18,8 +18,9 @@ import sys
 import time
 import unicodedata
 import zipfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import NamedTuple
 
 from fairseq_attnvariants_cli.text.files import read_lines
 from fairseq_attnvariants_cli.text.generated import read_generated
@@ -101,7 +102,7 @@ def demo(language: str, arch: str, out: Path) -> None:
     if language == "zh":
         stage("Fetch a font that has Chinese", fetch_font, out / "font")
 
-    hypotheses: Dict[str, Path] = {}  # translations of the systems so far
+    hypotheses: dict[str, Path] = {}  # translations of the systems so far
     for name, options in systems.items():
         learn(name, options, binarised, pair / name)
         translations = read_translations(pair / name / "translated")
@@ -213,7 +214,7 @@ def catalog_pairs(wheel: Path, language: str) -> Iterator[Pair]:
                     yield Pair(clean(sources[key]), clean(targets[key]))
 
 
-def messages(catalog: Dict, path: Tuple[str, ...] = ()) -> Iterator[Tuple[Tuple[str, ...], str]]:
+def messages(catalog: dict, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield the strings of nested dictionaries, each after its path of keys."""
     for key, value in catalog.items():
         if isinstance(value, dict):
@@ -239,9 +240,9 @@ def is_sentence(pair: Pair) -> bool:
     )
 
 
-def unique(pairs: Iterator[Pair]) -> List[Pair]:
+def unique(pairs: Iterator[Pair]) -> list[Pair]:
     """Return the most frequent pair for each sequence of source words, in an order that only these words decide."""
-    groups: Dict[bytes, collections.Counter] = {}
+    groups: dict[bytes, collections.Counter] = {}
     for pair in pairs:
         words = " ".join(re.findall(r"\w+", pair.source.lower()))
         groups.setdefault(hashlib.sha256(words.encode()).digest(), collections.Counter())[pair] += 1
@@ -313,7 +314,7 @@ def progress(log: Path) -> str:
     return "{1} updates, perplexity {0}".format(*found[-1] if found else ("-", 0))
 
 
-def user_dir() -> Tuple[str, str]:
+def user_dir() -> tuple[str, str]:
     """Return the option with which stock fairseq finds this package."""
     found = subprocess.run([tool("fairseq-attnvariants"), "user-dir"], check=True, capture_output=True, text=True)
     return "--user-dir", found.stdout.strip()
@@ -326,7 +327,7 @@ def translate(binarised: Path, model: Path, folder: Path, *more: str) -> None:
     run(*command, "--path", model / "checkpoint_best.pt", *search, "--results-path", folder)
 
 
-def read_translations(translated: Path) -> List[Translation]:
+def read_translations(translated: Path) -> list[Translation]:
     """Return the translations that fairseq-generate wrote, in the order of the test set."""
     path = str(translated / "generate-test.txt")
     sentences = read_generated(read_lines(path), path)
@@ -341,7 +342,7 @@ def fetch_font(folder: Path) -> None:
         (folder / "fonts" / CJK_FILE).write_bytes(font.read())
 
 
-def write_lines(path: Path, lines: List[str]) -> None:
+def write_lines(path: Path, lines: list[str]) -> None:
     """Write the lines to a file."""
     path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
 

@@ -9,8 +9,8 @@ import re
 import shutil
 import sys
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Dict, Iterator, List, Optional, Sequence
 
 import pycountry
 from babel import Locale
@@ -55,7 +55,7 @@ def main() -> None:
         demo(options.language, options.out / options.language, options.shared_with, options.more)
 
 
-def demo(language: str, out: Path, shared_with: Optional[str], more: Sequence[str]) -> None:
+def demo(language: str, out: Path, shared_with: str | None, more: Sequence[str]) -> None:
     """Run all stages, in order."""
     text, binarised, model, translated = (out / name for name in ("text", "bin", "model", "translated"))
     settings = f"""
@@ -115,7 +115,7 @@ def keep_settings(out: Path, settings: str) -> None:
     kept.write_text(settings)
 
 
-def extract(language: str, folder: Path, shared_with: Optional[str] = None) -> None:
+def extract(language: str, folder: Path, shared_with: str | None = None) -> None:
     """Write ``train``, ``valid`` and ``test``, and the test set's reference.
 
     All names of ``valid`` and ``test`` change in translation, and at least half of those of ``train``.
@@ -129,8 +129,8 @@ def extract(language: str, folder: Path, shared_with: Optional[str] = None) -> N
     if shared_with:
         shared = {pair.source for pair in name_pairs(shared_with)}
         found = [pair for pair in found if pair.source in shared]
-    changed: Dict[str, List[Pair]] = defaultdict(list)
-    kept: Dict[str, List[Pair]] = defaultdict(list)
+    changed: dict[str, list[Pair]] = defaultdict(list)
+    kept: dict[str, list[Pair]] = defaultdict(list)
     for pair in found:
         (kept if pair.source == pair.target else changed)[split(pair.source)].append(pair)
     changed["train"] += kept["train"][: len(changed["train"])]
@@ -141,7 +141,7 @@ def extract(language: str, folder: Path, shared_with: Optional[str] = None) -> N
     write_lines(folder / f"reference.{language}", [pair.target for pair in changed["test"]])
 
 
-def name_pairs(language: str) -> List[Pair]:
+def name_pairs(language: str) -> list[Pair]:
     """Return the names with a translation, one each, if both have at most :data:`LONGEST` characters."""
     return unique(pair for pair in map(capitalised, names(language)) if 0 < max(map(len, pair)) <= LONGEST)
 
@@ -159,7 +159,7 @@ def names(language: str) -> Iterator[Pair]:
         yield from (Pair(sources[key], targets[key]) for key in sources.keys() & targets.keys())
 
 
-def units(locale: Locale) -> Dict[str, str]:
+def units(locale: Locale) -> dict[str, str]:
     """Return the long names of units by key."""
     return {key: names["long"] for key, names in locale.unit_display_names.items() if "long" in names}
 
@@ -175,7 +175,7 @@ def split(source: str) -> str:
     return "test" if number < HELD_OUT else "valid" if number < 2 * HELD_OUT else "train"
 
 
-def words(text: str) -> List[str]:
+def words(text: str) -> list[str]:
     """Return the words in lower case, without punctuation."""
     return re.findall(r"\w+", text.lower())
 

@@ -20,8 +20,9 @@ later than its source word.
 import argparse
 import random
 from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, NamedTuple
 
 NOUNS = [
     "dog",
@@ -54,20 +55,20 @@ class Word(NamedTuple):
     """A target word."""
 
     text: str
-    links: Tuple[int, ...] = ()  # numbers of the source words that it translates, from 0
+    links: tuple[int, ...] = ()  # numbers of the source words that it translates, from 0
     side: str = "source"
 
 
 class Pair(NamedTuple):
     """A sentence or a phrase, and its translation."""
 
-    source: List[str]
-    target: List[Word]
+    source: list[str]
+    target: list[Word]
 
 
 def arrange(parts: Sequence[Pair], order: Sequence[int]) -> Pair:
     """Return the parts one after the other, with their translations in this ``order`` of the parts' numbers."""
-    source: List[str] = []
+    source: list[str] = []
     starts = []
     for part in parts:
         starts.append(len(source))
@@ -195,7 +196,7 @@ def sides(rng: random.Random, share: int, training: bool) -> Pair:
     words = rng.sample(AGREEING, agreeing) + rng.sample(PLAIN, count - agreeing)
     rng.shuffle(words)
     place = first = rng.randrange(len(PARTICLES))
-    target: List[Word] = []
+    target: list[Word] = []
     said = False
     for j, word in enumerate(words, start=1):
         target.append(Word(TARGET[word], (j,)))
@@ -213,7 +214,7 @@ SEEN = (1, 2, 5, 20)
 RARE_WORDS = 40  # words of each frequency
 
 
-def rare_word(seen: int, k: int) -> Tuple[Word, str]:
+def rare_word(seen: int, k: int) -> tuple[Word, str]:
     """Return the translation of the kth word that training has ``seen`` times, and the word, which is not similar."""
     return Word(f"a{seen}o{37 * k % 100}", (0,), "rare"), f"rare{seen}-{k}"
 
@@ -231,7 +232,7 @@ def with_another(rng: random.Random, word: Word, source: str) -> Pair:
     return arrange(parts, order)
 
 
-def rare_training(rng: random.Random, count: int) -> List[Pair]:
+def rare_training(rng: random.Random, count: int) -> list[Pair]:
     """Return training sentences: each rare word occurs ``seen`` times; the others have frequent words only."""
     rare = [rare_word(seen, k) for seen in SEEN for k in range(RARE_WORDS) for _ in range(seen)]
     pairs = [with_another(rng, *word) for word in rare]
@@ -242,7 +243,7 @@ def rare_training(rng: random.Random, count: int) -> List[Pair]:
     return pairs
 
 
-def rare_test(rng: random.Random, seen: int, count: int) -> List[Pair]:
+def rare_test(rng: random.Random, seen: int, count: int) -> list[Pair]:
     """Return test sentences, each with one of the words that training has ``seen`` times, in turn."""
     return [with_another(rng, *rare_word(seen, k % RARE_WORDS)) for k in range(count)]
 
@@ -258,7 +259,7 @@ def stem(rng: random.Random) -> str:
     return "".join(rng.choice(CONSONANTS) + rng.choice(VOWELS) for _ in range(rng.randint(2, 3)))
 
 
-def unrelated() -> List[Tuple[str, str]]:
+def unrelated() -> list[tuple[str, str]]:
     """Return thirty words, with translations that are not similar to them."""
     rng = random.Random(0)
     return [(stem(rng) + "sh", stem(rng) + "ch") for _ in range(30)]
@@ -296,8 +297,8 @@ NAMES = 120  # training has all in reports, and every second one in summaries
 def facts(rng: random.Random, share: int, training: bool) -> Pair:
     """A report of three events and a summary of today's. In tests, ``share`` percent of summaries have new names."""
     news = rng.randrange(3)
-    source: List[str] = []
-    target: List[Word] = []
+    source: list[str] = []
+    target: list[Word] = []
     for k in range(3):
         number = rng.randrange(NAMES)
         if k == news:
@@ -316,12 +317,12 @@ def facts(rng: random.Random, share: int, training: bool) -> Pair:
 class Task(NamedTuple):
     """The dial of a task, and the functions that make its sentences."""
 
-    dial: Tuple[Any, ...]  # at the first value the mechanism is not needed, at the last it is
-    train: Callable[[random.Random, int], List[Pair]]  # returns this number of sentences
-    test: Callable[[random.Random, Any, int], List[Pair]]  # the same for a value of the dial
+    dial: tuple[Any, ...]  # at the first value the mechanism is not needed, at the last it is
+    train: Callable[[random.Random, int], list[Pair]]  # returns this number of sentences
+    test: Callable[[random.Random, Any, int], list[Pair]]  # the same for a value of the dial
 
 
-def mixed(dial: Tuple[Any, ...], sentence: Callable[[random.Random, Any, bool], Pair]) -> Task:
+def mixed(dial: tuple[Any, ...], sentence: Callable[[random.Random, Any, bool], Pair]) -> Task:
     """Return a task whose training text has all values of the dial equally often."""
     return Task(
         dial,
@@ -346,7 +347,7 @@ TASKS = {
 def write(prefix: Path, pairs: Sequence[Pair]) -> None:
     """Write a text with its links, fertilities and sides."""
     fertilities = [Counter(link for word in pair.target for link in word.links) for pair in pairs]
-    columns: Dict[str, List[List[str]]] = {
+    columns: dict[str, list[list[str]]] = {
         "src": [pair.source for pair in pairs],
         "tgt": [[word.text for word in pair.target] for pair in pairs],
         "links": [[f"{i}-{j}" for j, word in enumerate(pair.target) for i in word.links] for pair in pairs],

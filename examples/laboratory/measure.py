@@ -28,9 +28,9 @@ words has ``nan``, and does not count.
 import argparse
 import math
 from collections import Counter
+from collections.abc import Hashable, Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import Dict, Hashable, List, Sequence
 
 from make_corpus import PARTICLES
 
@@ -47,7 +47,7 @@ def percent(part: int, whole: int) -> float:
     return 100 * part / whole if whole else math.nan
 
 
-def measures(found: Sequence[str], expected: Sequence[str], sides: Sequence[str]) -> Dict[str, float]:
+def measures(found: Sequence[str], expected: Sequence[str], sides: Sequence[str]) -> dict[str, float]:
     """Return the measures of this file's docstring. ``sides`` has what decides each word of the reference."""
     ended, wanted = [*found, "</s>"], [*expected, "</s>"]
     right = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(ended, wanted))))
@@ -72,7 +72,7 @@ def measures(found: Sequence[str], expected: Sequence[str], sides: Sequence[str]
     return result
 
 
-def read(path: Path) -> List[List[str]]:
+def read(path: Path) -> list[list[str]]:
     """Return the words of each line."""
     with path.open(encoding="utf-8", newline="\n") as lines:
         return [line.split() for line in lines]

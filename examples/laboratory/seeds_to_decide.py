@@ -1,7 +1,6 @@
 """The number of seeds that an open comparison of the findings needs, if the true difference is 0."""
 
 import math
-from typing import Optional
 
 import numpy as np
 from scipy.special import chdtri, ndtr, stdtrit
@@ -11,7 +10,7 @@ from fairseq_attnvariants_cli.scores.seeds import ALPHA, FEWEST, Estimate
 POWER = 0.8
 
 
-def seeds_to_decide(difference: Estimate, margin: Optional[float]) -> Optional[int]:
+def seeds_to_decide(difference: Estimate, margin: float | None) -> int | None:
     """Return the fewest seeds that put the interval within the margin with 80 % power, if the true difference is 0.
 
     The spread over seeds is that of ``difference``. Return None if its interval has no ends or no width or excludes 0,

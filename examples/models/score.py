@@ -12,8 +12,8 @@ import math
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Dict, List, Sequence, Tuple
 
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacremoses import MosesDetokenizer, MosesTokenizer
@@ -39,7 +39,7 @@ class Segmenter:
 
     def __call__(self, text: str) -> str:
         """Return the most probable words of a text, with spaces between them."""
-        best: List[Dict[str, Tuple[float, List[str]]]] = [{"": (0.0, [])}]  # at each position, by the last word
+        best: list[dict[str, tuple[float, list[str]]]] = [{"": (0.0, [])}]  # at each position, by the last word
         for end in range(1, len(text) + 1):
             ends = {}
             for word in (text[begin:end] for begin in range(max(0, end - LONGEST), end)):

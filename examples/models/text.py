@@ -9,7 +9,6 @@ import argparse
 import sys
 import unicodedata
 from pathlib import Path
-from typing import Tuple
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "common"))
 from split import read_lines, write_lines  # noqa: E402
@@ -17,7 +16,7 @@ from split import read_lines, write_lines  # noqa: E402
 SPLITS = {"train": "train", "dev": "valid", "test": "test"}
 
 
-def varied(number: int, japanese: str, english: str, source: str) -> Tuple[str, str]:
+def varied(number: int, japanese: str, english: str, source: str) -> tuple[str, str]:
     """Return a training pair, changed if its number is one of those to change."""
     if number % 10 == 1 and japanese.endswith("。") and english.endswith(" ."):
         return japanese[:-1], english[:-2]

@@ -3,8 +3,9 @@
 Only this module reads the configuration: components receive widths and other components.
 """
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Callable, Optional, Tuple
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -78,7 +79,7 @@ def _encoder_layers(cfg, input_dim: int, layers: int, below: int = 0) -> Layers:
     )
 
 
-def build_decoder(cfg, symbols: Optional[Tensor] = None, features: bool = False) -> Decoder:
+def build_decoder(cfg, symbols: Tensor | None = None, features: bool = False) -> Decoder:
     """The decoder that the configuration describes.
 
     Args:
@@ -137,7 +138,7 @@ def _decoder_norm(cfg) -> bool:
     return cfg.layer_norm == "all"
 
 
-def _cells(cfg, source: SourceWidths, features: int) -> Tuple[Optional[AnyCell], Optional[AnyCell]]:
+def _cells(cfg, source: SourceWidths, features: int) -> tuple[AnyCell | None, AnyCell | None]:
     """The cells before and after attention; ``features`` is the width of attended features, or 0."""
     kind, hidden, gate = _part(cfg, CELLS, cfg.decoder_cell), cfg.decoder_hidden_size, str(cfg.context_gate)
     norm, further = _decoder_norm(cfg), cfg.decoder_transition_depth - least_depth(cfg)
@@ -189,13 +190,13 @@ def _attention(cfg, source: SourceWidths) -> AnyAttention:
     return AttentionViaAttention(make(upper, normalizer=normalizer()), score)
 
 
-def build_bridge(cfg) -> Optional[DirectBridge]:
+def build_bridge(cfg) -> DirectBridge | None:
     """The direct bridge between the embeddings, or None."""
     kind = str(cfg.bridge_direct)
     return None if kind == "none" else DirectBridge(cfg.encoder_embed_dim, cfg.decoder_embed_dim, kind == "soft")
 
 
-def _readout(cfg, source: SourceWidths, symbols: Optional[Tensor]) -> AnyReadout:
+def _readout(cfg, source: SourceWidths, symbols: Tensor | None) -> AnyReadout:
     kind, features = READOUTS[cfg.readout], cfg.decoder_out_embed_dim
     widths = Widths(state_width(cfg), source.lower, source.context, target=cfg.decoder_embed_dim, features=features)
     swapped, width = cfg.adaptive_output_swapped, kind.pieces * features

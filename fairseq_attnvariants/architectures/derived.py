@@ -1,18 +1,18 @@
 """Values that follow from the options of a complete configuration."""
 
-from typing import Dict, List, NamedTuple, Set, Type
+from typing import NamedTuple
 
 from ..nn.histories import HISTORIES, History
 from ..registry import ConfigurationError, Part
 from .options import described, flag
 
 
-def history_names(cfg) -> Set[str]:
+def history_names(cfg) -> set[str]:
     """The names in ``--attention-history``, registered or not."""
     return {name.strip() for name in str(cfg.attention_history).split("+")}
 
 
-def histories(cfg) -> Dict[str, Type[History]]:
+def histories(cfg) -> dict[str, type[History]]:
     """The histories that ``--attention-history`` names, in the order of the table."""
     names = history_names(cfg)
     if "none" in names and len(names) > 1:
@@ -21,13 +21,13 @@ def histories(cfg) -> Dict[str, Type[History]]:
     return {name: found[name] for name in HISTORIES if name in found}
 
 
-def chosen_parts(cfg) -> Dict[str, Set[Type[Part]]]:
+def chosen_parts(cfg) -> dict[str, set[type[Part]]]:
     """The components that the options name, by name.
 
     Raises:
         ConfigurationError: a name is not in its table.
     """
-    found: Dict[str, Set[Type[Part]]] = {name: {part} for name, part in histories(cfg).items()}
+    found: dict[str, set[type[Part]]] = {name: {part} for name, part in histories(cfg).items()}
     for option, table in described("names").items():
         if table is not HISTORIES:
             name = str(getattr(cfg, option))
@@ -35,7 +35,7 @@ def chosen_parts(cfg) -> Dict[str, Set[Type[Part]]]:
     return found
 
 
-def filters(cfg) -> List[int]:
+def filters(cfg) -> list[int]:
     """The numbers in ``--encoder-filters``."""
     numbers = cfg.encoder_filters.split("-")
     if not all(number.isdecimal() for number in numbers) or not any(map(int, numbers)):
@@ -83,7 +83,7 @@ def two_levels(cfg) -> bool:
     return cfg.attention_via and not cfg.attention_via_words_alone
 
 
-def cell_options(cfg) -> List[str]:
+def cell_options(cfg) -> list[str]:
     """The options that name the model's cells."""
     return ["encoder_cell", "decoder_cell", *["encoder_char_cell"] * (cfg.encoder_type == "hierarchical")]
 

@@ -9,11 +9,12 @@ this module.
 
 import contextlib
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache, partial, wraps
 from types import NoneType
-from typing import Any, Callable, Dict, List, Optional, Tuple, Type, get_args, get_type_hints
+from typing import Any, Optional, get_args, get_type_hints
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import II, OmegaConf, open_dict
@@ -111,7 +112,7 @@ def option(
     bound: Optional[Bound] = None,
     names: Optional[Registry] = None,
     alias: Optional[str] = None,
-    sets: Optional[Tuple[Type[Part], str]] = None,
+    sets: Optional[tuple[type[Part], str]] = None,
 ) -> Any:
     """A dataclass field.
 
@@ -133,7 +134,7 @@ rate = partial(option, rnnsearch=0.0, bound=within(0, 1))
 switch = partial(option, rnnsearch=False)
 
 
-def option_of(component: Type[Part], name: str) -> Any:
+def option_of(component: type[Part], name: str) -> Any:
     """A dataclass field that sets an option of a component, with its default, bound and help."""
     declared = component.own_options()[name]
     return option(declared.help, rnnsearch=declared.default, bound=declared.bound, sets=(component, name))
@@ -408,13 +409,13 @@ def flag(option: str) -> str:
 
 
 @cache
-def described(key: str) -> Dict[str, Any]:
+def described(key: str) -> dict[str, Any]:
     """The entries ``key`` of the options' metadata, such as ``rnnsearch``, ``bound`` or ``names``, if they have one."""
     said = {one.name: one.metadata.get(key) for one in dataclasses.fields(AttentionRNNConfig)}
     return {name: value for name, value in said.items() if value is not None}
 
 
-def flags_of(component: Type[Part]) -> Dict[str, str]:
+def flags_of(component: type[Part]) -> dict[str, str]:
     """The model's options that set options of a component, by the names of the component's options."""
     own = component.own_options()
     return {
@@ -424,14 +425,14 @@ def flags_of(component: Type[Part]) -> Dict[str, str]:
     }
 
 
-def custom_options(component: Type[Part]) -> Dict[str, Option]:
+def custom_options(component: type[Part]) -> dict[str, Option]:
     """The options of a component that only ``--part-args`` sets."""
     flags = flags_of(component)
     return {name: option for name, option in component.own_options().items() if name not in flags}
 
 
 @cache
-def kinds() -> Dict[str, Any]:
+def kinds() -> dict[str, Any]:
     """The type of each option, without the ``None`` of an optional one."""
     hints = get_type_hints(AttentionRNNConfig)
     return {
@@ -449,7 +450,7 @@ def mistaken(name: str, value: Any) -> str:
     return "" if fits else f": it is of {kind.__name__}"
 
 
-def part_options() -> List[str]:
+def part_options() -> list[str]:
     """The custom options of all components, each as ``part: option (default): help``, for argparse."""
     lines = [
         f"{name}: {own} ({option.default}): {option.help}".replace("%", "%%")

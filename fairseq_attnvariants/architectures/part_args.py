@@ -1,7 +1,7 @@
 """``--part-args``: values of the components' options that differ from the defaults."""
 
 import json
-from typing import Any, Dict, Optional
+from typing import Any
 
 from omegaconf import OmegaConf
 
@@ -10,7 +10,7 @@ from .derived import chosen_parts, history_names
 from .options import custom_options, described
 
 
-def part_arguments(cfg) -> Dict[str, Dict[str, Any]]:
+def part_arguments(cfg) -> dict[str, dict[str, Any]]:
     """The options of the chosen components: their defaults, changed by ``--part-args``.
 
     Raises:
@@ -19,7 +19,7 @@ def part_arguments(cfg) -> Dict[str, Dict[str, Any]]:
     """
     having = {name: parts for name, parts in chosen_parts(cfg).items() if any(map(custom_options, parts))}
     given = parsed(cfg.part_args)
-    found: Dict[str, Dict[str, Any]] = {}
+    found: dict[str, dict[str, Any]] = {}
     for name in given:
         if name not in having:
             there = f"{nearest(name, having)}; those that have are {', '.join(having)}" if having else "; none has any"
@@ -40,7 +40,7 @@ def part_arguments(cfg) -> Dict[str, Dict[str, Any]]:
     return found
 
 
-def part_args_over(cfg, below: Any, given: Any) -> Optional[str]:
+def part_args_over(cfg, below: Any, given: Any) -> str | None:
     """Merge ``given`` into ``below``, the ``--part-args`` of an architecture or a checkpoint, option by option.
 
     Leaves out the options in ``below`` of components that the configuration no longer names.
@@ -54,13 +54,13 @@ def part_args_over(cfg, below: Any, given: Any) -> Optional[str]:
     return json.dumps(merged) if merged else None
 
 
-def merged_part_args(below: Any, given: Any) -> Dict[str, Dict[str, Any]]:
+def merged_part_args(below: Any, given: Any) -> dict[str, dict[str, Any]]:
     """Merge two values of ``--part-args``; the second has priority if both have an option."""
     first, second = parsed(below), parsed(given)
     return {name: {**first.get(name, {}), **second.get(name, {})} for name in {**first, **second}}
 
 
-def parsed(text: Any) -> Dict[str, Dict[str, Any]]:
+def parsed(text: Any) -> dict[str, dict[str, Any]]:
     """``--part-args`` as a dictionary of dictionaries.
 
     Raises:

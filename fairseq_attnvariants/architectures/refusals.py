@@ -8,7 +8,8 @@ import dataclasses
 import importlib.util
 import os
 import shutil
-from typing import Any, Dict, Iterator, List
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from fairseq.tasks import TASK_REGISTRY
@@ -38,7 +39,7 @@ def idle(o: AttentionRNNConfig) -> Iterator[str]:
     for choice, table in described("names").items():
         if choice == "encoder_char_cell" and o.encoder_type != "hierarchical":
             continue
-        needing: Dict[str, List[str]] = {}
+        needing: dict[str, list[str]] = {}
         for name, part in table.items():
             for option in flags_of(part).values():
                 needing.setdefault(option, []).append(name)
@@ -55,7 +56,7 @@ def has_only_pytorchs_layers(o: AttentionRNNConfig) -> bool:
     return plain and CELLS[o.encoder_cell] in FUSED
 
 
-def readers(o: AttentionRNNConfig, option: str) -> List[str]:
+def readers(o: AttentionRNNConfig, option: str) -> list[str]:
     """The options that name a cell which ``option`` changes."""
     return [one for one in cell_options(o) if option in flags_of(CELLS[getattr(o, one)]).values()]
 
@@ -309,7 +310,7 @@ def kernels(o: AttentionRNNConfig) -> Iterator[str]:
 REFUSALS = (idle, embeddings, units, cells, levels, layers, bridges, readout, hard_attention, kernels)
 
 
-def unread(o: AttentionRNNConfig, with_features: bool) -> List[str]:
+def unread(o: AttentionRNNConfig, with_features: bool) -> list[str]:
     """A sentence for each option that the model does not read, if no architecture sets this value.
 
     ``with_features`` says whether sources have features.
@@ -340,7 +341,7 @@ def unread(o: AttentionRNNConfig, with_features: bool) -> List[str]:
     ]
 
 
-def usual(option: str) -> List[Any]:
+def usual(option: str) -> list[Any]:
     """The values that architectures give to an option."""
     return [row.delta[option] for row in VARIANTS.values() if option in row.delta]
 

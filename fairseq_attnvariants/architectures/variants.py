@@ -6,7 +6,7 @@ A value may be a function of the configuration, so that widths which a paper der
 
 import dataclasses
 import sys
-from typing import Any, Dict, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 from fairseq.criterions import CRITERION_REGISTRY
 
@@ -34,8 +34,8 @@ class Variant(NamedTuple):
     """A named architecture."""
 
     paper: str
-    base: Optional[str]
-    delta: Dict[str, Any]
+    base: str | None
+    delta: dict[str, Any]
     origin: str = __name__
     """the module that registered the architecture, and that may register it again"""
     criterion: str = ""
@@ -93,7 +93,7 @@ def register_architecture(name: str, base: str, paper: str = "", criterion: str 
     VARIANTS.register(name)(Variant(paper, base, delta, sys._getframe(1).f_globals["__name__"], criterion))
 
 
-def settings(name: str) -> Dict[str, Any]:
+def settings(name: str) -> dict[str, Any]:
     """All options of an architecture, with those of its bases.
 
     Raises:
@@ -105,7 +105,7 @@ def settings(name: str) -> Dict[str, Any]:
     return {**inherited, **variant.delta, **({"part_args": parts} if parts else {})}
 
 
-def default_criterion(name: Optional[str]) -> str:
+def default_criterion(name: str | None) -> str:
     """The name of an architecture's default criterion; empty if neither it nor its bases have one.
 
     Raises:

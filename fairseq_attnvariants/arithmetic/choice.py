@@ -1,7 +1,7 @@
 """Number types of matrix products: the requested type, or the choice after timing products of the model's sizes."""
 
 import logging
-from typing import Any, Optional, Tuple
+from typing import Any
 
 import torch
 from torch import distributed, nn
@@ -92,10 +92,10 @@ class SearchDtype:
         self.asked = asked
         self.dtype = "float32"
         """the type of products; with ``float32``, products have the type of the parameters"""
-        self.decided: Optional[Tuple[torch.dtype, torch.device]] = None
+        self.decided: tuple[torch.dtype, torch.device] | None = None
         """the type and device of the parameters at the last decision"""
 
-    def __reduce__(self) -> Tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Any, ...]:
         """Copy and save only the option, so that a copied or loaded object decides again."""
         return type(self), (self.asked,)
 

@@ -6,8 +6,9 @@ results are float32.  Then 983 of 1,000 translations were the same as in float32
 
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Callable, Iterator, List, NamedTuple, Tuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +19,7 @@ COLUMNS = 4096  # the most outputs of a timed matrix: a vocabulary is timed by i
 TURNS = 3
 
 _lock = threading.Lock()
-_before: List[str] = []  # the precision before the first open block, once for each open block
+_before: list[str] = []  # the precision before the first open block, once for each open block
 
 
 @contextmanager
@@ -46,7 +47,7 @@ class Timing(NamedTuple):
     reduced: float
 
 
-def products(*modules: nn.Module) -> List[Tuple[Tensor, Tensor]]:
+def products(*modules: nn.Module) -> list[tuple[Tensor, Tensor]]:
     """Return an input ``ROWS x in`` and a weight, up to ``COLUMNS x in``, for each size of the modules' linear maps."""
     parts = [part for module in modules for part in module.modules() if isinstance(part, nn.Linear)]
     weights = {part.weight[:COLUMNS].shape: part.weight[:COLUMNS].detach().float() for part in parts}

@@ -1,8 +1,9 @@
 """Label-smoothed cross-entropy with the papers' costs, each with a weight; see :mod:`.losses`."""
 
 import logging
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Set, Tuple
+from typing import Any, NamedTuple, Optional
 
 import torch
 from fairseq import metrics
@@ -66,7 +67,7 @@ class Batch(NamedTuple):
     """the model's output that the cost reads"""
     mask: Tensor
     """True at real target tokens, ``B x T``"""
-    sample: Dict[str, Any]
+    sample: dict[str, Any]
     model: Any
     cfg: CostsConfig
 
@@ -84,7 +85,7 @@ class Cost(NamedTuple):
     """the count that logs divide it by, ``nsentences`` or ``ntokens``"""
     total: Callable[[Batch], Tensor]
     """its sum over a batch"""
-    settings: Tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
     """its other options"""
     links: bool = False
     """whether it also reads the word alignments of the text"""
@@ -139,8 +140,8 @@ class LabelSmoothedCrossEntropyWithCosts(stock.LabelSmoothedCrossEntropyCriterio
     def __init__(self, cfg: CostsConfig, task):  # fairseq passes arguments by the names in the signature
         super().__init__(task, cfg.sentence_avg, cfg.label_smoothing, cfg.ignore_prefix_size, cfg.report_accuracy)
         self.cfg = cfg
-        self.checked: Set[bool] = set()  # True once a model was checked in training, False in validation
-        self.linked: Dict[bool, bool] = {}
+        self.checked: set[bool] = set()  # True once a model was checked in training, False in validation
+        self.linked: dict[bool, bool] = {}
         self.equal: Optional[int] = 0  # first batches with equal predictions; None after one with different predictions
         for name in (*(cost.weight for cost in COSTS.values()), "rdrop_weight"):
             given = getattr(cfg, name)
@@ -217,7 +218,7 @@ class LabelSmoothedCrossEntropyWithCosts(stock.LabelSmoothedCrossEntropyCriterio
         }
         return loss, logging_output["sample_size"], logging_output
 
-    def _costs(self, model: Any, sample: Dict[str, Any], extra: Any) -> Iterator[Tuple[str, float, Tensor]]:
+    def _costs(self, model: Any, sample: dict[str, Any], extra: Any) -> Iterator[tuple[str, float, Tensor]]:
         """Yield the name, the weight and the sum of each measured cost."""
         own, mask = getattr(model, "cost_terms", ()), sample["target"].ne(self.padding_idx)
         for name, cost in COSTS.items():
@@ -267,7 +268,7 @@ def output_named(extra: Any, name: str) -> Optional[Tensor]:
     return (found[0] if found else None) if isinstance(found, (list, tuple)) else found
 
 
-def each_twice(sample: Dict[str, Any]) -> Dict[str, Any]:
+def each_twice(sample: dict[str, Any]) -> dict[str, Any]:
     """Return a batch with each sentence in two adjacent rows, so that rows are still sorted by falling length.
 
     Links are pairs of a source position and of a target position in the flattened ``B x T``.

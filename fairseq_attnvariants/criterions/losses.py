@@ -3,8 +3,6 @@
 Shapes: ``B`` batch, ``T`` target length, ``S`` source length, ``n`` encoder's hidden width.
 """
 
-from typing import Optional
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -82,7 +80,7 @@ def coverage(weights: Tensor, target_mask: Tensor) -> Tensor:
     return torch.minimum(weights, before).sum()
 
 
-def alignment(weights: Tensor, links: Optional[Tensor], fractions: Optional[Tensor]) -> Tensor:
+def alignment(weights: Tensor, links: Tensor | None, fractions: Tensor | None) -> Tensor:
     """Guided alignment (Chen et al. 2016, Liu et al. 2016): ``-Σ log w_ij`` over links, averaged per target word.
 
     The logarithm takes weights of at least a small ε, because windows and sparse normalizers give weights of exactly

@@ -1,6 +1,6 @@
 """Student forcing: in training, the decoder reads its own predictions instead of the true previous symbols."""
 
-from typing import Any, Dict
+from typing import Any
 
 import torch
 from fairseq.models import FairseqIncrementalDecoder
@@ -10,7 +10,7 @@ from ..registry import ConfigurationError
 
 
 @torch.no_grad()
-def own_previous(model: Any, net_input: Dict[str, Any], share: float, given: int = 1) -> Tensor:
+def own_previous(model: Any, net_input: dict[str, Any], share: float, given: int = 1) -> Tensor:
     """Return previous symbols, a share of which the model predicted, ``B x T``.
 
     A greedy search without dropout predicts symbol after symbol.  Each previous symbol is its prediction with

@@ -8,7 +8,7 @@ Shapes as in :mod:`..nn.state`; ``k`` hypotheses per sentence.
 import copy
 import itertools
 import sys
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -40,7 +40,7 @@ class Step(NamedTuple):
     """``B``"""
     carried: Any
     """the state for the next step, all tensors ``B x k x ...``"""
-    record: Tuple[Tensor, ...]
+    record: tuple[Tensor, ...]
     """the step's part of the outputs: :data:`RECORD` and, with two levels, ``word_attention``"""
 
 
@@ -58,9 +58,9 @@ class Vocabulary(nn.Module):
     def __init__(self, layer: nn.Linear):
         super().__init__()
         self.weight, self.bias = layer.weight, layer.bias
-        self.rows: Tuple[Tensor, ...] = self.weight.t(), self.bias
+        self.rows: tuple[Tensor, ...] = self.weight.t(), self.bias
 
-    def chosen(self, symbols: Tensor) -> Tuple[Tensor, ...]:
+    def chosen(self, symbols: Tensor) -> tuple[Tensor, ...]:
         """The rows of these symbols as columns, and their biases."""
         return self.weight[symbols].t().contiguous(), self.bias[symbols]
 
@@ -91,22 +91,22 @@ class Searching(nn.Module):
         projects: the result of :func:`projecting_decoder`.
     """
 
-    def __init__(self, model: Any, projects: Tuple[Any, Any]):
+    def __init__(self, model: Any, projects: tuple[Any, Any]):
         super().__init__()
         self.model = model
         self.network, self.readers = projects
         self.select = Select(model.decoder.dictionary)
 
-    def use(self, listed: Tuple[Tensor, ...]) -> Optional[Tensor]:
+    def use(self, listed: tuple[Tensor, ...]) -> Tensor | None:
         """Reduce the vocabulary layer to a shortlist, and return its symbols; None without a shortlist."""
         if not listed:
             return None
         self.model.decoder.output_projection.rows = listed[1:]
         return listed[0]
 
-    def step(self, run: Run, words: Tensor) -> Tuple[Tensor, List[Tensor], Run]:
+    def step(self, run: Run, words: Tensor) -> tuple[Tensor, list[Tensor], Run]:
         """Return log-probabilities ``N x V``, each level's attention ``N x S``, and the run, after words ``N``."""
-        kept: Dict[str, Any] = {}
+        kept: dict[str, Any] = {}
         decoder = self.model.decoder
         decoder.keep(kept, run)
         made = decoder(words.unsqueeze(1), {}, kept)
@@ -120,7 +120,7 @@ class Searching(nn.Module):
 class First(Searching):
     """The graph from sources to the end of the first step."""
 
-    def forward(self, source: Tensor, hypotheses: Tensor, *rest: Tensor) -> Tuple[Step, Any]:
+    def forward(self, source: Tensor, hypotheses: Tensor, *rest: Tensor) -> tuple[Step, Any]:
         """Return the first step, and what later steps read: the memory of the sentences, and the shortlist.
 
         Args:
@@ -157,7 +157,7 @@ class Following(Searching):
         like: a result of :class:`First`, which gives inputs their structure.
     """
 
-    def __init__(self, model: Any, projects: Tuple[Any, Any], like: Tuple[Step, Any]):
+    def __init__(self, model: Any, projects: tuple[Any, Any], like: tuple[Step, Any]):
         super().__init__(model, projects)
         self.like = like
 
@@ -190,14 +190,14 @@ class Following(Searching):
         return Step(~finished.all(), after, finished, carried, record)
 
 
-def started(model: Any, source: Tensor) -> Tuple[Memory, State]:
+def started(model: Any, source: Tensor) -> tuple[Memory, State]:
     """The decoder's memory and first state, with contexts that are not projected."""
     encoder_out = model.encoder(source, src_lengths=source.ne(model.encoder.dictionary.pad()).sum(1))
     run: Run = model.decoder.start(encoder_out, search=False)
     return run.memory, run.state
 
 
-def projecting_decoder(model: Any) -> Tuple[Any, Any]:
+def projecting_decoder(model: Any) -> tuple[Any, Any]:
     """Return the decoder for sentences of any length, and the maps by which search projects annotations.
 
     A trial on two sources of random symbols finds these maps.  It precedes tracing, which changes components' classes.
@@ -218,6 +218,6 @@ def order(encoder: Any, source: Tensor) -> Tensor:
     return (source >= encoder.first_feature).int().argsort(stable=True)
 
 
-def end(dictionary: Any) -> List[int]:
+def end(dictionary: Any) -> list[int]:
     """Return the symbols that end every source."""
     return [*([dictionary.space()] if getattr(dictionary, "units", "") == "characters" else []), dictionary.eos()]

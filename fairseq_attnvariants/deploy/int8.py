@@ -6,7 +6,7 @@ Attention's energies and ONNX's recurrent operators compute in float32; these op
 file.
 """
 
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -41,9 +41,9 @@ class Rewriter:
 
     def __init__(self, graph: ir.Graph):
         self.graph = graph
-        self.small: Dict[Tuple[Any, int, int], Tuple[Any, Any]] = {}
-        self.rows: Dict[Tuple[Any, Any], Tuple[Any, Any]] = {}
-        self.nodes: List[ir.Node] = []
+        self.small: dict[tuple[Any, int, int], tuple[Any, Any]] = {}
+        self.rows: dict[tuple[Any, Any], tuple[Any, Any]] = {}
+        self.nodes: list[ir.Node] = []
         self.count = 0
 
     def rewrite(self, node: ir.Node) -> None:
@@ -104,7 +104,7 @@ class Rewriter:
         total = self.node("MatMulIntegerToFloat", rows, values, one, scales, zero, zero, domain="com.microsoft")
         return self.node("Mul", total, scale)
 
-    def reduced(self, value: Any, axis: int, transposed: int = 0) -> Tuple[Any, Any]:
+    def reduced(self, value: Any, axis: int, transposed: int = 0) -> tuple[Any, Any]:
         """Weights as whole numbers, and their scales: the largest magnitude along an axis becomes :data:`LARGEST`."""
         key = value, axis, transposed
         if key not in self.small:

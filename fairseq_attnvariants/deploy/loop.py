@@ -5,7 +5,8 @@ import io
 import itertools
 import logging
 import warnings
-from typing import Any, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -35,7 +36,7 @@ TIDY = Sequential(
 )
 
 
-def export(model: Any, shortlist: Optional[Shortlist] = None) -> ir.Model:
+def export(model: Any, shortlist: Shortlist | None = None) -> ir.Model:
     """Return the graph of a model.
 
     Args:
@@ -58,7 +59,7 @@ def export(model: Any, shortlist: Optional[Shortlist] = None) -> ir.Model:
         raise ConfigurationError(f"it cannot be exported: {why(error)}{part(error)}") from error
 
 
-def _export(model: Any, shortlist: Optional[Shortlist]) -> ir.Model:
+def _export(model: Any, shortlist: Shortlist | None) -> ir.Model:
     given = [example(model, *sizes)[: None if shortlist else -1] for sizes in EXAMPLES]
     projects = projecting_decoder(model)
     first = First(model, projects)
@@ -85,14 +86,14 @@ def refuse_growth(before: Any, after: Any) -> None:
             )
 
 
-def look(carried: Optional[Tensor]) -> str:
+def look(carried: Tensor | None) -> str:
     """The sizes and the type of a tensor ``B x k x ...``, as text; its first two sizes become the rows ``N``."""
     if carried is None:
         return "nothing"
     return f"{' x '.join(map(str, ['N', *carried.shape[2:]]))} ({str(carried.dtype).removeprefix('torch.')})"
 
 
-def example(model: Any, sentences: int, beam: int, length: int, listed: int) -> List[Tensor]:
+def example(model: Any, sentences: int, beam: int, length: int, listed: int) -> list[Tensor]:
     """Inputs of :class:`~.graphs.First`: sources, hypotheses, limits, and symbols of a shortlist."""
     dictionary = model.encoder.dictionary
     source = torch.full((sentences, length), dictionary.eos())
@@ -123,12 +124,12 @@ class Flat(nn.Module):
         super().__init__()
         self.inner = graph
 
-    def forward(self, *inputs: Tensor) -> Tuple[Tensor, ...]:
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Return the outputs as one tuple of tensors."""
         return tuple(tensors(self.inner(*inputs)))
 
 
-class Nodes(List[ir.Node]):
+class Nodes(list[ir.Node]):
     """New nodes of a graph, each after those that it reads."""
 
     def add(self, kind: str, *inputs: Any, **attributes: Any) -> Any:
@@ -161,7 +162,7 @@ def listed_symbols(nodes: Nodes, shortlist: Shortlist, source: Any, beam: Any) -
     return add("Squeeze", chosen, constant([0]))
 
 
-def looped(first: ir.Model, following: ir.Model, like: Tuple[Step, Any], shortlist: Optional[Shortlist]) -> ir.Model:
+def looped(first: ir.Model, following: ir.Model, like: tuple[Step, Any], shortlist: Shortlist | None) -> ir.Model:
     """Return one model made of the two.
 
     Args:
@@ -222,7 +223,7 @@ def fold(model: ir.Model, *kinds: str) -> None:
     optimizer.fold_constants(model, should_fold=lambda node: node.op_type in kinds or None)
 
 
-def parts(values: Sequence[Any], sizes: Sequence[int]) -> List[List[Any]]:
+def parts(values: Sequence[Any], sizes: Sequence[int]) -> list[list[Any]]:
     """Values in groups of these sizes, and the rest as the last group."""
     given = iter(values)
     return [*([*itertools.islice(given, size)] for size in sizes), [*given]]
@@ -238,12 +239,12 @@ def rename(graph: ir.Graph, prefix: str) -> None:
             value.name = f"{prefix}{value.name}"
 
 
-def needed(outputs: Sequence[Any], following: Mapping[Any, Any]) -> Set[Any]:
+def needed(outputs: Sequence[Any], following: Mapping[Any, Any]) -> set[Any]:
     """All values that these outputs need, at this step or at a later one.
 
     ``following`` maps each input to the output that becomes this input at the next step.
     """
-    found: Set[Any] = set()
+    found: set[Any] = set()
     left = [*outputs]
     while left:
         value = left.pop()

@@ -1,6 +1,7 @@
 """Tables of the Moses tokeniser and truecaser for a package, because its runtime and page contain none."""
 
-from typing import Any, Dict, Iterable, List
+from collections.abc import Iterable
+from typing import Any
 
 from ..registry import ConfigurationError
 
@@ -9,7 +10,7 @@ CLASSES = {"alnum": "IsAlnum", "alpha": "IsAlpha", "lower": "IsLower", "number":
 
 def ranges(characters: Iterable[str]) -> str:
     """A set of characters as a string: the first and last character of each range, one range after another."""
-    ends: List[List[int]] = []
+    ends: list[list[int]] = []
     for code in sorted(set(map(ord, characters))):
         if ends and code == ends[-1][1] + 1:
             ends[-1][1] = code
@@ -18,7 +19,7 @@ def ranges(characters: Iterable[str]) -> str:
     return "".join(chr(code) for pair in ends for code in pair)
 
 
-def moses_tables(language: str) -> Dict[str, Any]:
+def moses_tables(language: str) -> dict[str, Any]:
     """Return the rules of the Moses tokeniser and detokeniser for a language, from sacremoses.
 
     Raises:
@@ -46,7 +47,7 @@ def moses_tables(language: str) -> Dict[str, Any]:
     }
 
 
-def truecase_table(path: str, lines: Iterable[str]) -> Dict[str, str]:
+def truecase_table(path: str, lines: Iterable[str]) -> dict[str, str]:
     """The most frequent case of each word in a truecasing model of Moses, by the word in lower case.
 
     Args:
@@ -56,7 +57,7 @@ def truecase_table(path: str, lines: Iterable[str]) -> Dict[str, str]:
     Raises:
         ConfigurationError: the lines are not those of a truecasing model.
     """
-    counted: Dict[str, Dict[str, int]] = {}
+    counted: dict[str, dict[str, int]] = {}
     for number, line in enumerate(lines, start=1):
         fields = line.split()
         counts = [count.split("/")[0].strip("()") for count in fields[1::2]]

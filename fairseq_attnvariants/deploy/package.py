@@ -3,9 +3,10 @@
 import dataclasses
 import hashlib
 import json
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any
 
 import onnx_ir as ir
 
@@ -24,7 +25,7 @@ FORMAT, WITH_FEATURES = 1, 2
 VERSIONS = "fairseq", "torch", "onnx", "onnxruntime"
 
 
-def operators(model: ir.Model) -> List[str]:
+def operators(model: ir.Model) -> list[str]:
     """Every operator of a graph and its subgraphs."""
     nodes = model.graph.all_nodes()
     return sorted(
@@ -32,7 +33,7 @@ def operators(model: ir.Model) -> List[str]:
     )
 
 
-def side(language: str, dictionary: Any, name: str) -> Dict[str, Any]:
+def side(language: str, dictionary: Any, name: str) -> dict[str, Any]:
     """Return the manifest's entry for the source or the target."""
     return {
         "language": language,
@@ -43,7 +44,7 @@ def side(language: str, dictionary: Any, name: str) -> Dict[str, Any]:
     }
 
 
-def languages_of(task: Any) -> Tuple[str, str]:
+def languages_of(task: Any) -> tuple[str, str]:
     """The languages of a task; tables of strings name none."""
     return getattr(task.cfg, "source_lang", None) or "source", getattr(task.cfg, "target_lang", None) or "target"
 
@@ -55,10 +56,10 @@ def manifest(
     proof: Proof,
     search: Search,
     text: Mapping[str, Any],
-    about: Mapping[str, Optional[str]],
+    about: Mapping[str, str | None],
     int8: bool,
-    shortlist: Optional[Shortlist] = None,
-) -> Dict[str, Any]:
+    shortlist: Shortlist | None = None,
+) -> dict[str, Any]:
     """The manifest without the list of files.
 
     Args:

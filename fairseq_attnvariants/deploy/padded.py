@@ -3,7 +3,7 @@
 Shapes as in :mod:`..nn.state`; ``d`` is the number of directions of a layer.
 """
 
-from typing import Any, List, Tuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -41,7 +41,7 @@ class Operator(nn.Module):
         gates = weights.unflatten(1, (-1, self.width))
         return gates[:, GATES[self.kind]].flatten(1, 2).contiguous()
 
-    def forward(self, data: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
+    def forward(self, data: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Return outputs ``B x S x d·n``, zero at padding, and last outputs ``d x B x n``, of ``B x S x ...``."""
         batch, length, _ = data.shape
         directions = self.inputs.size(0)
@@ -67,7 +67,7 @@ class Scanned(nn.Module):
         super().__init__()
         self.cells, self.inputs, self.kept = layer.cells, layer.inputs, layer.kept
 
-    def forward(self, data: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
+    def forward(self, data: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Return outputs and last outputs, as :meth:`Operator.forward` does."""
         there = torch.arange(data.size(1)).unsqueeze(1) < lengths  # S x B
         swept = [
@@ -78,10 +78,10 @@ class Scanned(nn.Module):
         return torch.cat(outputs, dim=2), torch.stack(finals)
 
     @staticmethod
-    def sweep(cell: Any, data: Tensor, there: Tensor, reverse: bool) -> Tuple[Tensor, Tensor]:
+    def sweep(cell: Any, data: Tensor, there: Tensor, reverse: bool) -> tuple[Tensor, Tensor]:
         """Return the outputs ``B x S x n`` and last outputs ``B x n`` of one direction."""
 
-        def step(state: Tensor, now: Tuple[Tensor, Tensor]) -> Tuple[Tensor, Tensor]:
+        def step(state: Tensor, now: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
             inputs, real = now
             following = torch.where(real, cell(state, inputs), state)
             return following, torch.where(real, cell.output(following), 0.0)
@@ -91,7 +91,7 @@ class Scanned(nn.Module):
         return outputs.transpose(0, 1), cell.output(final)
 
 
-def run(rnn: Layers, inputs: Tensor, padding_mask: Tensor, hidden_dropout: float) -> Tuple[Tensor, Tensor]:
+def run(rnn: Layers, inputs: Tensor, padding_mask: Tensor, hidden_dropout: float) -> tuple[Tensor, Tensor]:
     """Do what :func:`..nn.encoder.run` does, for layers from :func:`pad_encoder` and padding on the right."""
     data, final, lengths = inputs, inputs, (~padding_mask).sum(1)
     for number, layer in enumerate(rnn.layers, start=1):
@@ -100,7 +100,7 @@ def run(rnn: Layers, inputs: Tensor, padding_mask: Tensor, hidden_dropout: float
     return data.masked_fill(padding_mask.unsqueeze(2), 0.0), final.transpose(0, 1).flatten(1)
 
 
-def pack_left(states: Tensor, chosen: Tensor) -> Tuple[Tensor, Tensor]:
+def pack_left(states: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
     """Do what :func:`..nn.encoder.pack_left` does, and keep the number of columns."""
     length = chosen.size(1)
     places = torch.arange(length) + torch.where(chosen, 0, length)  # B x S, chosen ones first
@@ -114,7 +114,7 @@ def pad_encoder(encoder: nn.Module) -> None:
     """Replace the layers and functions of an encoder by the ones in this module, in place."""
     for part in encoder.modules():
         if isinstance(part, Layers):
-            layers: List[nn.Module] = [
+            layers: list[nn.Module] = [
                 Operator(layer) if isinstance(layer, FusedLayer) else Scanned(layer) for layer in part.layers
             ]
             part.layers = nn.ModuleList(layers)

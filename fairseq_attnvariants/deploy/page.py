@@ -7,8 +7,9 @@ import html
 import json
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Union
+from typing import Any, Union
 
 from ..registry import ConfigurationError
 from .package import FORMAT, WITH_FEATURES
@@ -19,7 +20,7 @@ Name = Union[str, "os.PathLike[str]"]
 PROGRAM, LOADER, ENGINE = "ort.wasm.min.js", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm"
 
 
-def find_onnxruntime_web(folder: Optional[Name] = None) -> Path:
+def find_onnxruntime_web(folder: Name | None = None) -> Path:
     """The folder ``dist`` of onnxruntime-web: in ``folder``, or where npm puts it, here or in a folder above.
 
     Raises:
@@ -38,7 +39,7 @@ def find_onnxruntime_web(folder: Optional[Name] = None) -> Path:
     return found[0]
 
 
-def build_page(package: Name, onnxruntime_web: Optional[Name] = None) -> Path:
+def build_page(package: Name, onnxruntime_web: Name | None = None) -> Path:
     """Write ``translate.html`` into a package.
 
     Args:
@@ -87,13 +88,13 @@ def build_page(package: Name, onnxruntime_web: Optional[Name] = None) -> Path:
     return page
 
 
-def read_files(folder: Path, listed: Mapping[str, Any]) -> Dict[str, bytes]:
+def read_files(folder: Path, listed: Mapping[str, Any]) -> dict[str, bytes]:
     """The content of the files that a manifest lists, by name.
 
     Raises:
         ConfigurationError: a file is damaged, a link, or elsewhere.
     """
-    contents: Dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     for name, about in listed.items():
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name) or (folder / name).is_symlink():
             raise ConfigurationError(f"{folder}: {name!r} cannot be a file of a package: export the model again")

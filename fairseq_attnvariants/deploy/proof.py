@@ -1,7 +1,8 @@
 """Comparison of a graph with fairseq's search on the same sentences, by their n-best lists."""
 
 import contextlib
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx_ir as ir
@@ -89,7 +90,7 @@ def session(graph: bytes) -> Any:
         return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
 
-def translate(graph: Any, sources: Sequence[Tensor], pad: int, search: Search) -> Dict[str, np.ndarray]:
+def translate(graph: Any, sources: Sequence[Tensor], pad: int, search: Search) -> dict[str, np.ndarray]:
     """The outputs of a graph, by name.
 
     Raises:
@@ -116,7 +117,7 @@ class Batch(NamedTuple):
 
 
 @torch.no_grad()
-def prove(graph: Any, model: Any, batches: Sequence[Batch], shortlist: Optional[Shortlist] = None) -> Proof:
+def prove(graph: Any, model: Any, batches: Sequence[Batch], shortlist: Shortlist | None = None) -> Proof:
     """Translate by a graph and by fairseq's search, and compare n-best lists; sets the model's search to float32."""
     model.decoder.search_dtype = SearchDtype("float32")
     eos, pad = model.decoder.dictionary.eos(), model.encoder.dictionary.pad()
@@ -149,7 +150,7 @@ def prove(graph: Any, model: Any, batches: Sequence[Batch], shortlist: Optional[
     return Proof(sum(len(batch.sources) for batch in batches), lists, equal, best / lists, score, attention, where)
 
 
-def fairseq_search(model: Any, search: Search, shortlist: Optional[Shortlist]) -> Any:
+def fairseq_search(model: Any, search: Search, shortlist: Shortlist | None) -> Any:
     """fairseq's search with these settings."""
     generator = SequenceGenerator(
         [model],
@@ -166,7 +167,7 @@ def fairseq_search(model: Any, search: Search, shortlist: Optional[Shortlist]) -
     return generator if shortlist is None else ShortlistGenerator(generator, shortlist)
 
 
-def alike(found: Sequence[Hypothesis], wanted: Sequence[Dict[str, Tensor]]) -> bool:
+def alike(found: Sequence[Hypothesis], wanted: Sequence[dict[str, Tensor]]) -> bool:
     """Whether two n-best lists have the same hypotheses; hypotheses that tie with the last one may differ."""
     ours = {tuple(one.symbols): one.score for one in found}
     theirs = {tuple(one["tokens"].tolist()): one["score"].item() for one in wanted}
@@ -178,7 +179,7 @@ def alike(found: Sequence[Hypothesis], wanted: Sequence[Dict[str, Tensor]]) -> b
     return all(abs(one - other) <= CLOSE for one, other in ranks) and all(total <= last for total in differing)
 
 
-def difference(found: Hypothesis, wanted: Dict[str, Tensor]) -> str:
+def difference(found: Hypothesis, wanted: dict[str, Tensor]) -> str:
     """The first step at which the two best hypotheses differ, as text."""
     tokens, totals = wanted["tokens"].tolist(), wanted["positional_scores"].cumsum(0).tolist()
     for step, (one, other, total, expected) in enumerate(zip(found.symbols, tokens, found.sums, totals), start=1):
@@ -187,7 +188,7 @@ def difference(found: Hypothesis, wanted: Dict[str, Tensor]) -> str:
     return "another hypothesis"
 
 
-def random_sources(model: Any, end: List[int], count: int) -> List[Tensor]:
+def random_sources(model: Any, end: list[int], count: int) -> list[Tensor]:
     """Sources of random symbols, from an empty one to one of thirty symbols.
 
     If the model reads features, each source has up to four of them.
@@ -207,8 +208,8 @@ def random_sources(model: Any, end: List[int], count: int) -> List[Tensor]:
 
 
 def compared(
-    graph: ir.Model, model: Any, batches: Sequence[Batch], shortlist: Optional[Shortlist] = None
-) -> Tuple[bytes, Proof]:
+    graph: ir.Model, model: Any, batches: Sequence[Batch], shortlist: Shortlist | None = None
+) -> tuple[bytes, Proof]:
     """Return a graph as bytes, and its comparison with the model.
 
     Raises:
@@ -219,8 +220,8 @@ def compared(
 
 
 def proved(
-    graph: ir.Model, model: Any, batches: Sequence[Batch], shortlist: Optional[Shortlist] = None
-) -> Tuple[bytes, Proof]:
+    graph: ir.Model, model: Any, batches: Sequence[Batch], shortlist: Shortlist | None = None
+) -> tuple[bytes, Proof]:
     """Return a graph as bytes, and the proof that it translates as the model does.
 
     Raises:

@@ -5,9 +5,9 @@ import os
 import re
 import sysconfig
 import traceback
+from collections.abc import Iterator
 from importlib import util
 from pathlib import Path
-from typing import Iterator, Optional
 
 import torch
 
@@ -36,7 +36,7 @@ def lengths_refused() -> Iterator[None]:
         torch.Tensor.__len__ = plain  # type: ignore[method-assign]
 
 
-def chain(error: Optional[BaseException]) -> Iterator[BaseException]:
+def chain(error: BaseException | None) -> Iterator[BaseException]:
     """An error and its causes, the first cause last."""
     while error is not None:
         yield error

@@ -3,7 +3,7 @@
 Shapes as in :mod:`..nn.state`; ``k`` hypotheses per sentence, ``V`` target symbols.
 """
 
-from typing import Any, List, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -71,8 +71,8 @@ class Select(nn.Module):
         finished: Tensor,
         step: Tensor,
         limits: Limits,
-        symbols: Optional[Tensor] = None,
-    ) -> Tuple[Beam, Tensor, Ended, Tensor]:
+        symbols: Tensor | None = None,
+    ) -> tuple[Beam, Tensor, Ended, Tensor]:
         """Make one step of the search.
 
         Args:
@@ -116,16 +116,16 @@ class Hypothesis(NamedTuple):
     """A translation from the graph."""
 
     score: float
-    symbols: List[int]
-    sums: List[float]
+    symbols: list[int]
+    sums: list[float]
     """the sum of log-probabilities up to each symbol"""
-    attention: List[Any]
+    attention: list[Any]
     """the weights of each step, arrays ``S``"""
 
 
 def hypotheses(
     out: Any, sentence: int, length: int, eos: int, lenpen: float, normalize: bool = True
-) -> List[Hypothesis]:
+) -> list[Hypothesis]:
     """The n-best list of a sentence, from the graph's outputs.
 
     Args:

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import logging
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple, Optional
 
 import torch
 from fairseq.models import (
@@ -60,7 +60,7 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         """whether training has begun, and its warnings are in the log"""
         self.compute_dtype = TrainingDtype(str(cfg.compute_dtype))
         self.compute_dtype.register(self)
-        self.warm_started: Optional[WarmStart] = None
+        self.warm_started: WarmStart | None = None
         self.refusal = ""
         """why training cannot start: a file of embeddings or a warm start's checkpoint is missing or does not fit"""
 
@@ -151,7 +151,7 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         return probabilities + penalty[0].unsqueeze(1) if log_probs and penalty else probabilities
 
     @property
-    def cost_terms(self) -> List[str]:
+    def cost_terms(self) -> list[str]:
         """The keys of the output's entries that only losses read."""
         has = {"conditions": self.cfg.decoder_condition, "bridged": self.decoder.bridge is not None}
         return [term for term, there in has.items() if there]
@@ -213,7 +213,7 @@ class Encoder(FairseqEncoder):
     Tokens from ``first_feature`` on are features: a set of embeddings.  The network treats them as padding.
     """
 
-    def __init__(self, dictionary, embed_tokens: nn.Embedding, cfg, first_feature: Optional[int] = None):
+    def __init__(self, dictionary, embed_tokens: nn.Embedding, cfg, first_feature: int | None = None):
         super().__init__(dictionary)
         self.embed_tokens = embed_tokens
         self.first_feature = first_feature
@@ -225,7 +225,7 @@ class Encoder(FairseqEncoder):
         self.space = dictionary.space() if isinstance(self.network, HierarchicalEncoder) else None
         self.register_buffer(FINGERPRINT, fingerprint(dictionary))
 
-    def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **kwargs) -> Dict[str, List[Tensor]]:
+    def forward(self, src_tokens: Tensor, src_lengths: Tensor | None = None, **kwargs) -> dict[str, list[Tensor]]:
         """Encode ``B x S`` tokens, padded on either side, to the fields of :class:`~..nn.state.Encoded`.
 
         Raises:
@@ -241,8 +241,8 @@ class Encoder(FairseqEncoder):
                 "--skip-invalid-size-inputs-valid-test"
             )
         embeddings = self.dropout_in(self.dropout_words(self.embed_tokens(src_tokens)))
-        tags: Optional[Tensor] = None
-        not_tags: Optional[Tensor] = None
+        tags: Tensor | None = None
+        not_tags: Tensor | None = None
         if self.first_feature is not None:
             not_tags = src_tokens < self.first_feature
             tags = embeddings.masked_fill(not_tags.unsqueeze(-1), 0)
@@ -255,7 +255,7 @@ class Encoder(FairseqEncoder):
         encoded = encoded._replace(tokens=src_tokens, tags=tags, not_tags=not_tags)
         return {name: [] if value is None else [value] for name, value in encoded._asdict().items()}
 
-    def reorder_encoder_out(self, encoder_out: Dict[str, List[Tensor]], new_order: Tensor) -> Dict[str, List[Tensor]]:
+    def reorder_encoder_out(self, encoder_out: dict[str, list[Tensor]], new_order: Tensor) -> dict[str, list[Tensor]]:
         """Select rows ``new_order`` of the output of :meth:`forward`.
 
         Beam search calls this at every step, so the output only gets the numbers of the rows, as ``rows``.
@@ -271,7 +271,7 @@ class Encoder(FairseqEncoder):
 class IncrementalDecoder(FairseqIncrementalDecoder):
     """Embeds previous target tokens, decodes them and projects to the vocabulary."""
 
-    def __init__(self, dictionary, embed_tokens: nn.Embedding, decoder: Decoder, bridge: Optional[DirectBridge], cfg):
+    def __init__(self, dictionary, embed_tokens: nn.Embedding, decoder: Decoder, bridge: DirectBridge | None, cfg):
         super().__init__(dictionary)
         self.embed_tokens = embed_tokens
         self.network = decoder
@@ -288,18 +288,18 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         self.zero_start = bool(cfg.zero_start)
         self.projects_annotations = True
         """whether search projects annotations instead of contexts, where possible"""
-        self.graphs: Optional[Graphs] = None
+        self.graphs: Graphs | None = None
         """the CUDA graphs that run the network in training, with --cuda-graphs"""
         self.register_buffer(FINGERPRINT, fingerprint(dictionary))
 
     def forward(
         self,
         prev_output_tokens: Tensor,
-        encoder_out: Dict[str, List[Tensor]],
-        incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]] = None,
+        encoder_out: dict[str, list[Tensor]],
+        incremental_state: dict[str, dict[str, Tensor | None]] | None = None,
         features_only: bool = False,
         **kwargs,
-    ) -> Tuple[Tensor, Dict[str, List[Optional[Tensor]]]]:
+    ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
         """Return logits ``B x T x V`` (one step with ``incremental_state``) and ``{"attn": [B x T x S]}``.
 
         Some models have further entries.  With attention via attention, ``word_attn`` has the upper level's weights,
@@ -346,7 +346,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
             raise ConfigurationError(
                 f"a component's term {taken[0]!r} has the name of something else in the model's output"
             )
-        extra: Dict[str, List[Optional[Tensor]]] = {
+        extra: dict[str, list[Tensor | None]] = {
             name: [value] for name, value in {**entries, **terms}.items() if value is not None
         }
         return output, extra
@@ -385,7 +385,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         """The longest target."""
         return self.max_target_positions
 
-    def start(self, encoder_out: Dict[str, List[Tensor]], search: bool) -> "Run":
+    def start(self, encoder_out: dict[str, list[Tensor]], search: bool) -> "Run":
         """Return the run before its first step; in a ``search`` several hypotheses may share a sentence."""
         entries = {name: values[0] for name, values in encoder_out.items() if values}
         rows = entries.pop("rows", None)  # the selected rows; None for all, in their order
@@ -419,7 +419,7 @@ class Run(NamedTuple):
     network: Decoder
     memory: Memory
     state: State
-    covered: Optional[Tensor] = None
+    covered: Tensor | None = None
     """``Σ_{t≤i} w_tj`` of each source token, ``N x S``, float32; for the coverage penalty."""
 
     def reordered(self, order: Tensor) -> "Run":
@@ -427,7 +427,7 @@ class Run(NamedTuple):
         state, covered = reorder((self.state, self.covered), order)
         return self._replace(state=state, covered=covered)
 
-    def penalised(self, weights: Tensor, strength: float) -> Tuple[Tensor, "Run"]:
+    def penalised(self, weights: Tensor, strength: float) -> tuple[Tensor, "Run"]:
         """Return the step's coverage penalty, ``N x 1``, from its weights ``N x S``, and the run after it."""
         # copy the first weights, because fairseq's ensembles add to the returned weights in place
         covered = weights.clone() if self.covered is None else self.covered + weights

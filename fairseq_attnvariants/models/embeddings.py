@@ -2,7 +2,6 @@
 
 import logging
 import os
-from typing import Dict, List
 
 import torch
 from torch import Tensor, nn
@@ -45,7 +44,7 @@ def load_embeddings(layer: nn.Embedding, dictionary, side: str, cfg: AttentionRN
     return ""
 
 
-def numbers(texts: List[str]) -> List[float]:
+def numbers(texts: list[str]) -> list[float]:
     """Numbers from their texts, or none if one of these is something else."""
     try:
         return [float(text) for text in texts]
@@ -53,7 +52,7 @@ def numbers(texts: List[str]) -> List[float]:
         return []
 
 
-def read_vectors(path: str, dictionary, width: int) -> Dict[int, Tensor]:
+def read_vectors(path: str, dictionary, width: int) -> dict[int, Tensor]:
     """The vectors of a dictionary's symbols, by number.
 
     A line is a word, which may contain spaces, and its numbers.  The first line may give the vectors' count and width.
@@ -63,7 +62,7 @@ def read_vectors(path: str, dictionary, width: int) -> Dict[int, Tensor]:
             a sentence that begins with the option and the file.
         OSError: the file cannot be read.
     """
-    found: Dict[int, Tensor] = {}
+    found: dict[int, Tensor] = {}
     count, number = "", 0
     with open(path, encoding="utf-8", errors="replace", newline="\n") as lines:
         for number, line in enumerate(lines, start=1):

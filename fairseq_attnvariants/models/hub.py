@@ -7,7 +7,8 @@ import inspect
 import logging
 import os
 import re
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Union
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from fairseq import utils
@@ -55,8 +56,8 @@ class Translation(NamedTuple):
     """A translation, with its attention weights."""
 
     text: str
-    source: List[str]  # S tokens, EOS last
-    target: List[str]  # T tokens, EOS last
+    source: list[str]  # S tokens, EOS last
+    target: list[str]  # T tokens, EOS last
     attention: Tensor  # T x S; rows add up to 1, if the normalizer's do
 
 
@@ -64,7 +65,7 @@ class Score(NamedTuple):
     """The log-probability (natural logarithm) of a given translation."""
 
     total: float  # the sum over the tokens
-    tokens: List[str]  # T tokens, EOS last
+    tokens: list[str]  # T tokens, EOS last
     log_probabilities: Tensor  # T
 
 
@@ -73,16 +74,16 @@ class Hub(GeneratorHubInterface):
 
     def translate(
         self,
-        sentences: Union[str, Sequence[str]],
+        sentences: str | Sequence[str],
         beam: int = 5,
         verbose: bool = False,
         attention: bool = False,
         *,
-        nbest: Optional[int] = None,
-        prefix: Union[None, str, Sequence[str]] = None,
-        constraints: Optional[Sequence[Any]] = None,
+        nbest: int | None = None,
+        prefix: None | str | Sequence[str] = None,
+        constraints: Sequence[Any] | None = None,
         ordered: bool = True,
-        replace_unk: Union[bool, Mapping[str, str]] = False,
+        replace_unk: bool | Mapping[str, str] = False,
         **options: Any,
     ) -> Any:
         """Translate a sentence, or each of several.
@@ -108,7 +109,7 @@ class Hub(GeneratorHubInterface):
         """
         known = self._known(self.translate, self.generate)
         check_options(options, known, {**INSTEAD, "print_alignment": "give attention=True"})
-        more: Dict[str, Any] = dict(nbest=nbest, ordered=ordered, replace_unk=replace_unk, **options)
+        more: dict[str, Any] = dict(nbest=nbest, ordered=ordered, replace_unk=replace_unk, **options)
         if isinstance(sentences, str):
             constraints = None if constraints is None else [constraints]
             return only(
@@ -122,7 +123,7 @@ class Hub(GeneratorHubInterface):
         for name, given in (("prefix", prefixes), ("constraints", constraints)):
             if given is not None and len(given) != len(sentences):
                 raise ValueError(f"{name} has {len(given)} entries for {len(sentences)} sentences")
-        forced: Dict[str, Any] = dict(options.pop("inference_step_args", None) or {})
+        forced: dict[str, Any] = dict(options.pop("inference_step_args", None) or {})
         if sentences and constraints is not None:
             forced["constraints"] = pack_constraints([self._phrases(phrases) for phrases in constraints])
             options["constraints"] = "ordered" if ordered else "unordered"
@@ -135,7 +136,7 @@ class Hub(GeneratorHubInterface):
             translations.append(best[0] if nbest is None else best)
         return translations
 
-    def score(self, sources: Union[str, Sequence[str]], targets: Union[str, Sequence[str]]) -> Any:
+    def score(self, sources: str | Sequence[str], targets: str | Sequence[str]) -> Any:
         """Return the :class:`Score` of the given translation of a sentence, or a list of scores for several sentences.
 
         Args:
@@ -153,7 +154,7 @@ class Hub(GeneratorHubInterface):
         given = [self._encode_target(target, append_eos=True) for target in targets]
         dataset = self.task.build_dataset_for_inference(read, [len(tokens) for tokens in read])
         scorer = self.task.build_generator(self.models, self._settings(score_reference=True))
-        found: Dict[int, Score] = {}
+        found: dict[int, Score] = {}
         for batch in self._build_batches(read, False):
             pairs = [{**dataset[k], "target": given[k]} for k in batch["id"].tolist()]
             sample = utils.apply_to_sample(lambda tensor: tensor.to(self.device), dataset.collater(pairs))
@@ -169,7 +170,7 @@ class Hub(GeneratorHubInterface):
         beam: int = 5,
         verbose: bool = False,
         skip_invalid_size_inputs: bool = False,
-        inference_step_args: Optional[Mapping[str, Any]] = None,
+        inference_step_args: Mapping[str, Any] | None = None,
         prefix_allowed_tokens_fn: Any = None,
         **options: Any,
     ) -> Any:
@@ -191,14 +192,14 @@ class Hub(GeneratorHubInterface):
         return only(found) if one else found
 
     def _search_after(
-        self, prefixes: List[Tensor], sentences: Sequence[str], beam: int, verbose: bool, forced: Any, **options: Any
-    ) -> Dict[int, List[Dict[str, Tensor]]]:
+        self, prefixes: list[Tensor], sentences: Sequence[str], beam: int, verbose: bool, forced: Any, **options: Any
+    ) -> dict[int, list[dict[str, Tensor]]]:
         """Search as :meth:`_search` does, for hypotheses that begin with the prefixes, which may be empty.
 
         While the longest prefix of a batch continues, fairseq allows empty translations of the other sentences.  So
         sentences are searched separately for each length of prefixes.
         """
-        found: Dict[int, List[Dict[str, Tensor]]] = {}
+        found: dict[int, list[dict[str, Tensor]]] = {}
         for length in {len(tokens) for tokens in prefixes}:
             numbers = [number for number, tokens in enumerate(prefixes) if len(tokens) == length]
             rows = {name: given[numbers] if torch.is_tensor(given) else given for name, given in forced.items()}
@@ -218,11 +219,11 @@ class Hub(GeneratorHubInterface):
         skip_invalid_size_inputs: bool = False,
         prefix_allowed_tokens_fn: Any = None,
         **options: Any,
-    ) -> Dict[int, List[Dict[str, Tensor]]]:
+    ) -> dict[int, list[dict[str, Tensor]]]:
         """The hypotheses of each sentence, by its number; a tensor of ``forced`` has a row for each sentence."""
         settings = self._settings(beam=beam, **options)
         generator = self.task.build_generator(self.models, settings, prefix_allowed_tokens_fn=prefix_allowed_tokens_fn)
-        found: Dict[int, List[Dict[str, Tensor]]] = {}
+        found: dict[int, list[dict[str, Tensor]]] = {}
         for batch in self._build_batches(sentences, skip_invalid_size_inputs) if len(sentences) else ():
             rows = {name: given for name, given in forced.items() if given is not None}
             rows = {name: given[batch["id"]] if torch.is_tensor(given) else given for name, given in rows.items()}
@@ -260,7 +261,7 @@ class Hub(GeneratorHubInterface):
             settings.update(options)
         return settings
 
-    def _known(self, *methods: Callable[..., Any]) -> List[str]:
+    def _known(self, *methods: Callable[..., Any]) -> list[str]:
         """The names of all options of these methods."""
         own = {name for method in methods for name in inspect.signature(method).parameters}
         return [field.name for field in dataclasses.fields(GenerationConfig)] + sorted(own - NO_OPTIONS)
@@ -292,9 +293,9 @@ class Hub(GeneratorHubInterface):
             )
         return tokens
 
-    def _phrases(self, phrases: Sequence[str]) -> List[Tensor]:
+    def _phrases(self, phrases: Sequence[str]) -> list[Tensor]:
         """The tokens of the constraints of one sentence."""
-        given: List[Any] = [None] if isinstance(phrases, str) else [*phrases]  # an iterator can be read only once
+        given: list[Any] = [None] if isinstance(phrases, str) else [*phrases]  # an iterator can be read only once
         if not all(isinstance(phrase, str) and phrase.strip() for phrase in given):
             raise ValueError(f"constraints are a list of words and phrases for each sentence, and not {phrases!r}")
         return [self._forced(phrase, "constraints") for phrase in given]
@@ -306,7 +307,7 @@ class Hub(GeneratorHubInterface):
         return translation if attention else translation.text
 
     def _translation(
-        self, sentence: str, hypothesis: Mapping[str, Tensor], replace_unk: Union[bool, Mapping[str, str]]
+        self, sentence: str, hypothesis: Mapping[str, Tensor], replace_unk: bool | Mapping[str, str]
     ) -> Translation:
         tokens = self.encode(sentence)
         read = self.task.build_dataset_for_inference([tokens], [len(tokens)])[0]["source"]  # as the model gets it
@@ -325,7 +326,7 @@ class Hub(GeneratorHubInterface):
             text = self.detokenize(self.remove_bpe(filled))
         return Translation(text, source, symbols(self.tgt_dict, target), weights)
 
-    def _places(self, target: Tensor, weights: Tensor, source: Sequence[str]) -> Iterator[Optional[int]]:
+    def _places(self, target: Tensor, weights: Tensor, source: Sequence[str]) -> Iterator[int | None]:
         """The place of the most attended source word of each ``<unk>``; None if no word is attended to.
 
         For a model that copies, only source words that the target dictionary lacks count, if any is attended to.
@@ -337,7 +338,7 @@ class Hub(GeneratorHubInterface):
             yield int(row.argmax()) if row.any() else None
 
 
-def symbols(dictionary: Dictionary, tokens: Tensor, line: str = "") -> List[str]:
+def symbols(dictionary: Dictionary, tokens: Tensor, line: str = "") -> list[str]:
     """Tokens as text; if ``line`` is given, its unknown words or characters replace UNK, in their order."""
     split = dictionary.split if isinstance(dictionary, CharacterDictionary) else tokenize_line
     index = getattr(dictionary, "letter", dictionary.index)

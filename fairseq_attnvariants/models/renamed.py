@@ -1,7 +1,7 @@
 """Present names for the parameters of older versions."""
 
 import re
-from typing import Any, Dict
+from typing import Any
 
 import torch
 from torch import nn
@@ -28,7 +28,7 @@ def renamed(name: str) -> str:
     return name
 
 
-def rename(model: nn.Module, state_dict: Dict[str, Any], prefix: str = "") -> None:
+def rename(model: nn.Module, state_dict: dict[str, Any], prefix: str = "") -> None:
     """Give the parameters of a checkpoint their present names, in place.
 
     Args:
@@ -43,7 +43,7 @@ def rename(model: nn.Module, state_dict: Dict[str, Any], prefix: str = "") -> No
             fuse(state_dict, f"{prefix}{name}.")
 
 
-def fuse(state_dict: Dict[str, Any], layer: str) -> None:
+def fuse(state_dict: dict[str, Any], layer: str) -> None:
     """Give a layer's parameters PyTorch's names, in place.
 
     Until 0.3.0 a layer with dropout within its recurrence had the parameters of cells, which have no second bias.

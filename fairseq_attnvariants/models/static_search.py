@@ -13,8 +13,9 @@ import logging
 import math
 import threading
 from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from functools import cache, partial
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -45,11 +46,11 @@ class StaticSearch(SequenceGenerator):
 
     def _generate(
         self,
-        sample: Dict[str, Any],
-        prefix_tokens: Optional[Tensor] = None,
-        constraints: Optional[Tensor] = None,
-        bos_token: Optional[int] = None,
-    ) -> List[List[Dict[str, Tensor]]]:
+        sample: dict[str, Any],
+        prefix_tokens: Tensor | None = None,
+        constraints: Tensor | None = None,
+        bos_token: int | None = None,
+    ) -> list[list[dict[str, Tensor]]]:
         sources = sample["net_input"]["src_tokens"]
         longest = min(int(self.max_len_a * sources.size(1) + self.max_len_b), self.max_len - 1)
         free = prefix_tokens is None and constraints is None and self.min_len <= longest
@@ -75,7 +76,7 @@ class StaticSearch(SequenceGenerator):
             and _beams.get(self.model.models[0].decoder, {}) is not None
         )
 
-    def _search(self, net_input: Dict[str, Tensor], longest: int, begin: int) -> List[List[Dict[str, Tensor]]]:
+    def _search(self, net_input: dict[str, Tensor], longest: int, begin: int) -> list[list[dict[str, Tensor]]]:
         """The hypotheses of a batch.
 
         Raises:
@@ -85,7 +86,7 @@ class StaticSearch(SequenceGenerator):
         rows = torch.arange(len(sources) * self.beam_size, device=sources.device)
         encoded = self.model.forward_encoder(net_input)
         encoded = self.model.reorder_encoder_out(encoded, rows.div(self.beam_size, rounding_mode="floor"))
-        states: List[Dict[str, Any]] = [{} for _ in decoders]
+        states: list[dict[str, Any]] = [{} for _ in decoders]
         # the first step runs separately, because states have fewer tensors before it than after it
         words = rows.new_full((len(rows), 1), begin)
         log_probs, weights = self.model.forward_decoder(words, encoded, states, self.temperature)
@@ -185,10 +186,10 @@ class Beams:
     def make_step(self, search: StaticSearch) -> None:
         """Make one step, operation by operation."""
         decoders = [model.decoder for model in search.model.models]
-        states: List[Dict[str, Any]] = [{} for _ in decoders]
+        states: list[dict[str, Any]] = [{} for _ in decoders]
         for decoder, state, run in zip(decoders, states, self.runs):
             decoder.keep(state, run)
-        nothing: List[Dict[str, Any]] = [{} for _ in decoders]  # later steps do not read the encoder's output
+        nothing: list[dict[str, Any]] = [{} for _ in decoders]  # later steps do not read the encoder's output
         log_probs, weights = search.model.forward_decoder(self.words, nothing, states, search.temperature)
         runs = [decoder.kept(state) for decoder, state in zip(decoders, states)]
         self.choose(search, runs, log_probs, weights)
@@ -236,7 +237,7 @@ class Beams:
             changed = changed.reordered(origin)
             write((run.state, run.covered), (changed.state, changed.covered))
 
-    def hypotheses(self, search: StaticSearch, noted: Sequence[Sequence[Tensor]]) -> List[List[Dict[str, Tensor]]]:
+    def hypotheses(self, search: StaticSearch, noted: Sequence[Sequence[Tensor]]) -> list[list[dict[str, Tensor]]]:
         """Return each sentence's hypotheses on the CPU, in fairseq's form, the best first."""
         origins, words, totals, weights = (torch.cat(parts) for parts in zip(*noted))
         origins, words, totals, count = origins.cpu(), words.cpu(), totals.cpu(), self.count.cpu()
@@ -259,7 +260,7 @@ class Beams:
             total = total / total.new_tensor([(step + 1) ** search.len_penalty for step in last.tolist()])
         lengths = (last + 1).tolist()
 
-        def hypothesis(number: int) -> Dict[str, Tensor]:
+        def hypothesis(number: int) -> dict[str, Tensor]:
             length = lengths[number]
             return {
                 "tokens": tokens[number, :length],

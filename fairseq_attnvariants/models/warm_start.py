@@ -6,7 +6,8 @@ values in these columns, and all other parameters stay as they were initialised.
 
 import argparse
 import os
-from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import torch
 from fairseq import checkpoint_utils
@@ -31,7 +32,7 @@ class Meaning(NamedTuple):
 
     option: str  # its name in the log
     read: Callable[[Any], Any]  # the setting of a configuration
-    prefixes: Tuple[str, ...]
+    prefixes: tuple[str, ...]
 
 
 def value_of(option: str, *prefixes: str) -> Meaning:
@@ -98,7 +99,7 @@ def learned(name: str) -> bool:
     return name.rpartition(".")[2] not in BUFFERS
 
 
-def not_finite(saved: Mapping[str, Tensor]) -> Optional[str]:
+def not_finite(saved: Mapping[str, Tensor]) -> str | None:
     """The name of the first parameter that holds NaN or infinity."""
     return next((name for name, one in saved.items() if learned(name) and not one.isfinite().all()), None)
 
@@ -117,7 +118,7 @@ def warm_start(model: nn.Module, path: str) -> WarmStart:
     if not os.path.isfile(path):
         raise ConfigurationError(f"there is no such file{in_folder(path)}")
     state = checkpoint_utils.load_checkpoint_to_cpu(path)
-    saved: Dict[str, Tensor] = state["model"]
+    saved: dict[str, Tensor] = state["model"]
     if diverged := not_finite(saved):
         raise ConfigurationError(f"{diverged} holds NaN or infinity: the training diverged")
     rename(model, saved)
@@ -156,7 +157,7 @@ def warm_start(model: nn.Module, path: str) -> WarmStart:
     return WarmStart(path, taken, grown, other, left)
 
 
-def _with_copying(saved: Dict[str, Tensor], there: Any, here: Any) -> Dict[str, Tensor]:
+def _with_copying(saved: dict[str, Tensor], there: Any, here: Any) -> dict[str, Tensor]:
     """Return the checkpoint's parameters, with the readout's under the names of a model that copies, or does not."""
     readout, inner = "decoder.network.readout.", "decoder.network.readout.readout."
     if here and not there:

@@ -3,8 +3,6 @@
 Shapes as in :mod:`.state`.
 """
 
-from typing import Tuple
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -12,7 +10,7 @@ from torch.nn import functional as F
 from .device import on_gpu
 from .layer_norm import at_least_float32
 
-KeyFeatures = Tuple[Tensor, Tensor]  # B x k x S x f, and a matrix A x f
+KeyFeatures = tuple[Tensor, Tensor]  # B x k x S x f, and a matrix A x f
 
 
 def additive_energies(query: Tensor, keys: Tensor, vector: Tensor, *features: KeyFeatures) -> Tensor:

@@ -9,7 +9,7 @@ Shapes as in :mod:`.state`.
 
 import importlib.util
 import inspect
-from typing import Annotated, Any, ClassVar, Dict, NamedTuple, Optional, Type
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -57,7 +57,7 @@ class Normalizer(Part, nn.Module):
         """Return weights for energies ``... x S``; the energy of unseen positions is the lowest number of the type."""
         raise self.lacks("a normalizer defines normalize(energies)")
 
-    def forward(self, energies: Tensor, unseen: Tensor, factor: Optional[Tensor] = None) -> Tensor:
+    def forward(self, energies: Tensor, unseen: Tensor, factor: Tensor | None = None) -> Tensor:
         """Return weights ``... x S``; unseen positions get exactly zero, unless all positions are unseen.
 
         Args:
@@ -78,7 +78,7 @@ def adds_up(model: nn.Module) -> bool:
     return all(part.adds_up for part in model.modules() if isinstance(part, Normalizer))
 
 
-NORMALIZERS: Registry[Type[Normalizer]] = Registry("attention normalizer", Normalizer)
+NORMALIZERS: Registry[type[Normalizer]] = Registry("attention normalizer", Normalizer)
 register_normalizer = NORMALIZERS.register
 
 
@@ -118,11 +118,11 @@ class Attended(NamedTuple):
     """``c_i``, ``N x a``, with two levels ``N x (a + a')``."""
     weights: Tensor
     """``w_ij``, ``N x S``, float32."""
-    upper_weights: Optional[Tensor] = None
+    upper_weights: Tensor | None = None
     """weights of the upper level, if there are two levels, ``N x W``, float32."""
-    head_weights: Optional[Tensor] = None
+    head_weights: Tensor | None = None
     """weights of each head, if there are several, ``N x h x S``, float32."""
-    terms: Dict[str, Tensor] = {}
+    terms: dict[str, Tensor] = {}
     """inputs of a loss, by their name in the model's output, ``N x ...``"""
 
 
@@ -153,10 +153,10 @@ class Attention(Part, nn.Module):
     def __init__(
         self,
         widths: Widths,
-        histories: Optional[Dict[str, History]] = None,
+        histories: dict[str, History] | None = None,
         norm: bool = False,
-        normalizer: Optional[Normalizer] = None,
-        window: Optional[Window] = None,
+        normalizer: Normalizer | None = None,
+        window: Window | None = None,
     ):
         super().__init__()
         query, keys = self.projects_query, self.projects_keys
@@ -194,16 +194,16 @@ class Attention(Part, nn.Module):
         return type(self).forward is Attention.forward and looks and not self.histories
 
     @property
-    def carrying(self) -> Dict[str, Any]:
+    def carrying(self) -> dict[str, Any]:
         """The components that may have a state: the histories and the window."""
         window = {} if self.window is None else {WINDOW: self.window}
         return {**self.histories, **window}
 
-    def start(self, memory: Memory) -> Dict[str, Any]:
+    def start(self, memory: Memory) -> dict[str, Any]:
         """Return the states of histories and window before the first step, by name."""
         return {name: part.start(memory) for name, part in self.carrying.items()}
 
-    def pasts(self, memory: Memory, state: State, query: Tensor, hidden: Optional[Tensor] = None) -> Dict[str, Past]:
+    def pasts(self, memory: Memory, state: State, query: Tensor, hidden: Tensor | None = None) -> dict[str, Past]:
         """Return the inputs of the histories and the window at a step, by name."""
         return {
             name: Past(memory, state, memory.histories[name], state.histories[name], query, hidden)
@@ -212,7 +212,7 @@ class Attention(Part, nn.Module):
 
     def next(
         self, memory: Memory, state: State, query: Tensor, weights: Tensor, previous: Tensor, hidden: Tensor
-    ) -> Dict[str, Any]:
+    ) -> dict[str, Any]:
         """Return the states of histories and window after a step, from ``w_ij``, ``h_{i-1}`` and ``h_i``."""
         pasts = self.pasts(memory, state, query, hidden)
         return {name: part.next(pasts[name], weights, previous) for name, part in self.carrying.items()}
@@ -233,7 +233,7 @@ class Attention(Part, nn.Module):
         known = {name: part.remember(encoded.annotations) for name, part in self.carrying.items()}
         return Memory(keys, encoded.annotations, encoded.padding_mask, positions, encoded.embeddings, histories=known)
 
-    def forward(self, query: Tensor, memory: Memory, state: State, added: Optional[Tensor] = None) -> Attended:
+    def forward(self, query: Tensor, memory: Memory, state: State, added: Tensor | None = None) -> Attended:
         """Attend once.
 
         Args:
@@ -264,7 +264,7 @@ class Attention(Part, nn.Module):
         return Attended(weighted_sum(weights, memory.values), weights)
 
 
-SCORES: Registry[Type[Attention]] = Registry("attention score", Attention)
+SCORES: Registry[type[Attention]] = Registry("attention score", Attention)
 register_score = SCORES.register
 
 
@@ -402,11 +402,11 @@ class AttentionViaAttention(nn.Module):
         """Whether the weights of both levels are independent."""
         return self.upper.independent and self.lower.independent
 
-    def start(self, memory: Memory) -> Dict[str, Any]:
+    def start(self, memory: Memory) -> dict[str, Any]:
         """Return the states of the lower level before the first step."""
         return self.lower.start(memory)
 
-    def next(self, *step: Any) -> Dict[str, Any]:
+    def next(self, *step: Any) -> dict[str, Any]:
         """Return the states of the lower level after a step."""
         return self.lower.next(*step)
 
@@ -420,11 +420,11 @@ class AttentionViaAttention(nn.Module):
         guides = None if guide is None else guide(upper.values)  # B x W x A
         return self.lower.memory(encoded)._replace(upper=upper._replace(guides=guides))
 
-    def forward(self, query: Tensor, memory: Memory, state: State, added: Optional[Tensor] = None) -> Attended:
+    def forward(self, query: Tensor, memory: Memory, state: State, added: Tensor | None = None) -> Attended:
         """Attend once to each level, as :meth:`Attention.forward`; ``added`` is added to the upper level's query."""
         memories: Any = memory.upper
         upper = self.upper(query, memories, state, added)
-        guide: Optional[Tensor] = None  # N x A
+        guide: Tensor | None = None  # N x A
         if memories.guides is not None:
             guide = weighted_sum(upper.weights, memories.guides)
         elif self.lower.guide is not None:

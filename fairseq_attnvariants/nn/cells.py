@@ -5,7 +5,8 @@ embeddings) is projected once, before the loop.  Only inputs that depend on the 
 A cell's state is one tensor ``N x state width``.
 """
 
-from typing import Any, Callable, ClassVar, Dict, List, Optional, Sequence, Tuple, Type
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -23,19 +24,19 @@ class RecurrentLinear(nn.Linear):
 READ_NOW = ("context", "attended")  # inputs that come from this step's attention
 
 
-def input_maps(widths: Dict[str, int], out: int, bias: bool) -> nn.ModuleDict:
+def input_maps(widths: dict[str, int], out: int, bias: bool) -> nn.ModuleDict:
     """Return a matrix for each named input of these widths; the first one carries the bias, if there is one."""
     numbered = enumerate(widths.items())
     return nn.ModuleDict({name: nn.Linear(width, out, bias=bias and number == 0) for number, (name, width) in numbered})
 
 
-def plus(*terms: Optional[Tensor]) -> Any:
+def plus(*terms: Tensor | None) -> Any:
     """Return the sum of the terms that are not None; None if all are None."""
     there = [term for term in terms if term is not None]
     return sum(there[1:], there[0]) if there else None
 
 
-def add_inputs(maps: nn.ModuleDict, total: Optional[Tensor], values: Dict[str, Tensor]) -> Any:
+def add_inputs(maps: nn.ModuleDict, total: Tensor | None, values: dict[str, Tensor]) -> Any:
     """``Σ W x`` over named inputs, plus a total so far, ``N x out``; None if there is neither."""
     return plus(total, *(maps[name](value) for name, value in values.items()))
 
@@ -52,13 +53,13 @@ class Cell(Part, nn.Module):
     """
 
     gates: int
-    normalised: Tuple[int, ...]  # numbers of adjoining gates that are normalised together
+    normalised: tuple[int, ...]  # numbers of adjoining gates that are normalised together
     vectors = 1  # vectors of width n in a state; the first is the output
     recalls = True  # has a recurrent product; if not, step gets None for it
-    kernel: ClassVar[Optional[str]] = None  # the kernel in :mod:`.fast.cells` with the equations of this class
-    shown: Tuple[str, ...] = ("share",)  # modules whose outputs are gates, for hooks
+    kernel: ClassVar[str | None] = None  # the kernel in :mod:`.fast.cells` with the equations of this class
+    shown: tuple[str, ...] = ("share",)  # modules whose outputs are gates, for hooks
 
-    def __init__(self, inputs: Dict[str, int], hidden_dim: int, norm: bool = False, recurrent_bias: bool = False):
+    def __init__(self, inputs: dict[str, int], hidden_dim: int, norm: bool = False, recurrent_bias: bool = False):
         super().__init__()
         if not (inputs or self.recalls):
             raise ConfigurationError(
@@ -122,7 +123,7 @@ class Cell(Part, nn.Module):
             term = self.input_norm(term)
         return term
 
-    def forward(self, state: Tensor, projected: Optional[Tensor] = None, **inputs: Tensor) -> Tensor:
+    def forward(self, state: Tensor, projected: Tensor | None = None, **inputs: Tensor) -> Tensor:
         """Run one step.
 
         Args:
@@ -146,7 +147,7 @@ class Cell(Part, nn.Module):
 
 MakeCell = Callable[..., Cell]  # a class, or a class with its options; called with inputs, hidden width and norm
 
-CELLS: Registry[Type[Cell]] = Registry("cell", Cell)
+CELLS: Registry[type[Cell]] = Registry("cell", Cell)
 register_cell = CELLS.register
 
 
@@ -166,12 +167,12 @@ class GRUCell(Cell):
     """
 
     gates = 3
-    normalised: Tuple[int, ...] = 2, 1
+    normalised: tuple[int, ...] = 2, 1
     kernel = "gru"
 
     def __init__(
         self,
-        inputs: Dict[str, int],
+        inputs: dict[str, int],
         hidden_dim: int,
         norm: bool = False,
         *,
@@ -206,7 +207,7 @@ class AdaptiveGRUCell(GRUCell):
     gates = 4
     normalised = 2, 1, 1
 
-    def __init__(self, inputs: Dict[str, int], hidden_dim: int, norm: bool = False):
+    def __init__(self, inputs: dict[str, int], hidden_dim: int, norm: bool = False):
         super().__init__(inputs, hidden_dim, norm)
         self.share = nn.Sigmoid()  # the share of the history, ``g``; a module, so that a hook can read it
 
@@ -234,7 +235,7 @@ class ReleasedAdaptiveGRUCell(AdaptiveGRUCell):
         inputs, hidden_dim: as :class:`Cell`; no input carries the bias.
     """
 
-    def __init__(self, inputs: Dict[str, int], hidden_dim: int):
+    def __init__(self, inputs: dict[str, int], hidden_dim: int):
         super().__init__(inputs, hidden_dim)
         self.inputs = input_maps(inputs, self.gates * hidden_dim, bias=False)
         self.bias = nn.Parameter(torch.empty(self.gates * hidden_dim))
@@ -286,7 +287,7 @@ class ContextGatedCell(nn.Module):
         norm: layer normalisation of the source's sum, of the target's sum, and of the recurrent product.
     """
 
-    def __init__(self, cell: MakeCell, kind: str, inputs: Dict[str, int], hidden_dim: int, norm: bool = False):
+    def __init__(self, cell: MakeCell, kind: str, inputs: dict[str, int], hidden_dim: int, norm: bool = False):
         super().__init__()
         self.cell = cell({}, hidden_dim, norm=norm)
         self.state_dim = self.cell.state_dim
@@ -306,7 +307,7 @@ class ContextGatedCell(nn.Module):
             by_gate(scheme.square_, layer.weight, self.cell.hidden_dim)  # type: ignore[arg-type]
 
     @property
-    def inputs(self) -> Dict[str, nn.Module]:
+    def inputs(self) -> dict[str, nn.Module]:
         """The maps of the source's and of the target's inputs."""
         return {**self.source, **self.target}
 
@@ -321,7 +322,7 @@ class ContextGatedCell(nn.Module):
         """``h``, ``... x n``."""
         return self.cell.output(state)
 
-    def forward(self, state: Tensor, projected: Optional[Tensor] = None, **inputs: Tensor) -> Tensor:
+    def forward(self, state: Tensor, projected: Tensor | None = None, **inputs: Tensor) -> Tensor:
         """Run one step, as :meth:`Cell.forward` does."""
         known = {name: inputs.pop(name) for name in [*inputs] if name in self.target}
         target = add_inputs(self.target, projected, known)  # N x (gates + 1)·n
@@ -341,7 +342,7 @@ class ContextGatedCell(nn.Module):
         return stepped(self.cell, total + scales[1] * target, scales[1] * self.cell.recall(state), state)
 
 
-SCALES: Dict[str, Callable[[Tensor], Any]] = {
+SCALES: dict[str, Callable[[Tensor], Any]] = {
     "source": lambda z: (z, 1),
     "target": lambda z: (1, z),
     "both": lambda z: (z, 1 - z),
@@ -380,7 +381,7 @@ class DeepCell(nn.Module):
         output: Tensor = self.cells[-1].output(state)
         return output
 
-    def forward(self, state: Tensor, projected: Optional[Tensor] = None, **inputs: Tensor) -> Tensor:
+    def forward(self, state: Tensor, projected: Tensor | None = None, **inputs: Tensor) -> Tensor:
         """Run one step, as :meth:`Cell.forward` does."""
         first, *others = self.cells
         state = first(state, projected, **inputs)
@@ -409,7 +410,7 @@ class StackedCell(DeepCell):
         self.residuals = residuals
         self.shares_context = "context" in cells[-1].inputs  # with all cells except the lowest, or with none
 
-    def outputs(self, state: Tensor) -> List[Tensor]:
+    def outputs(self, state: Tensor) -> list[Tensor]:
         """Return the outputs of all cells, with residuals, ``... x n``."""
         found = [state]  # the lowest cell has no residual
         for number, (cell, own) in enumerate(zip(self.cells, state.chunk(len(self.cells), dim=-1)), start=1):
@@ -420,11 +421,11 @@ class StackedCell(DeepCell):
         """Return the output of the highest cell, with residuals."""
         return self.outputs(state)[-1]
 
-    def forward(self, state: Tensor, projected: Optional[Tensor] = None, **inputs: Tensor) -> Tensor:
+    def forward(self, state: Tensor, projected: Tensor | None = None, **inputs: Tensor) -> Tensor:
         """Run one step of every cell, as :meth:`Cell.forward` does."""
         lowest, *above = self.cells
         own, *others = state.chunk(len(self.cells), dim=-1)
-        states: List[Tensor] = [lowest(own, projected, **inputs)]
+        states: list[Tensor] = [lowest(own, projected, **inputs)]
         below = lowest.output(states[0])
         shared = {"context": inputs["context"]} if self.shares_context else {}
         for number, (cell, own) in enumerate(zip(above, others), start=2):

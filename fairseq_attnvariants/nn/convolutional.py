@@ -5,7 +5,7 @@ of filters of all widths.  Annotations belong to segments, and attention compute
 the decoder are shared among a segment's characters (:attr:`~.state.Encoded.shares`).
 """
 
-from typing import Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn

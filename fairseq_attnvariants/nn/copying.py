@@ -3,7 +3,8 @@
 Shapes as in :mod:`.state`; ``V`` is the number of target symbols.
 """
 
-from typing import Any, Callable, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn

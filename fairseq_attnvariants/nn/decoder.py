@@ -3,8 +3,9 @@
 Shapes as in :mod:`.state`; ``F`` is the width of the readout's features.
 """
 
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +20,7 @@ from .readout import Readout
 from .state import Encoded, Memory, State, by_steps, grouped
 from .transition import Transition, Words
 
-AnyReadout = Union[Readout, Copying]
+AnyReadout = Readout | Copying
 CHUNK = 32  # steps that are projected and read out at once: enough to be quick, but fewer than a text of characters has
 
 
@@ -30,13 +31,13 @@ class Decoded(NamedTuple):
     """inputs of the vocabulary layer, ``N x T x F``."""
     weights: Tensor
     """attention ``w_tj``, ``N x T x S``, float32."""
-    upper_weights: Optional[Tensor]
+    upper_weights: Tensor | None
     """weights of the upper level, if there is one, ``N x T x W``, or of its tokens ``N x T x S``, float32."""
-    head_weights: Optional[Tensor]
+    head_weights: Tensor | None
     """weights of each of ``h`` heads, if there are several, ``N x T x h x S``, float32."""
-    conditions: Optional[Tensor]
+    conditions: Tensor | None
     """CondDec's ``sd_0 .. sd_T``, ``N x (T+1) x 2n``."""
-    terms: Dict[str, Tensor]
+    terms: dict[str, Tensor]
     """inputs of a loss, by name, ``N x T x ...``."""
     state: State
     """the state after the last step."""
@@ -124,10 +125,10 @@ class Decoder(nn.Module):
     def __init__(
         self,
         transition: Transition,
-        initial: Union[InitialState, InitialStates, ZeroState],
+        initial: InitialState | InitialStates | ZeroState,
         readout: AnyReadout,
-        initial_query: Union[InitialState, ZeroState, None] = None,
-        above: Optional[Layers] = None,
+        initial_query: InitialState | ZeroState | None = None,
+        above: Layers | None = None,
         recompute_steps: int = 0,
         hidden_dropout: float = 0.0,
         reads_all_layers: bool = False,
@@ -142,7 +143,7 @@ class Decoder(nn.Module):
         self.hidden_dropout = hidden_dropout
         self.reads_all_layers = reads_all_layers
         self.compiled = False
-        self.compiler: Dict[str, Any] = {}
+        self.compiler: dict[str, Any] = {}
         """options of ``torch.compile``"""
 
     def compile_step(self, **compiler: Any) -> None:
@@ -150,7 +151,7 @@ class Decoder(nn.Module):
         self.compiled, self.compiler = True, compiler
         self.transition.compile(dynamic=True, **compiler)
 
-    def start(self, encoded: Encoded) -> Tuple[Memory, State]:
+    def start(self, encoded: Encoded) -> tuple[Memory, State]:
         """Return the memory of sentences, which several hypotheses may share, and the state before the first step."""
         memory = self.transition.attention.memory(encoded)
         memory = memory._replace(shares=encoded.shares, readout=self.readout.remember(encoded))
@@ -205,7 +206,7 @@ class Decoder(nn.Module):
         size = CHUNK
         if self.recompute_steps and torch.is_grad_enabled():
             run, size = partial(checkpoint, run, use_reentrant=False), self.recompute_steps
-        chunks: List[Decoded] = []
+        chunks: list[Decoded] = []
         for chunk in target.split(size, dim=1):
             chunks.append(run(chunk, memory, chunks[-1].state if chunks else state))
         *made, states = zip(*chunks)
@@ -233,12 +234,12 @@ class Decoder(nn.Module):
         weights, upper, heads = (of_tokens(weights, memory) for weights in every)
         return Decoded(features, weights, upper, heads, made.condition, made.terms, state)
 
-    def stepped(self, transition: Any, target: Tensor, memory: Memory, state: State) -> Tuple[State, State]:
+    def stepped(self, transition: Any, target: Tensor, memory: Memory, state: State) -> tuple[State, State]:
         """Run the steps one after the other; return their states, in tensors ``N x T x ...``, and the last state."""
         projected = self.transition.project(target)
         unbind = torch.unbind_copy if self.compiled else torch.unbind  # compiled code would fix a view's offset
         words: Any = ([None] * target.size(1) if part is None else unbind(part, 1) for part in projected)
-        states: List[State] = []
+        states: list[State] = []
         for word in map(Words, *words):
             state = transition(word, memory, state)
             states.append(state)

@@ -1,7 +1,7 @@
 """Functions for the device of tensors, and for the capture of operations as CUDA graphs."""
 
 import contextlib
-from typing import Iterator
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor

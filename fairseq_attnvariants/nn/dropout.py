@@ -1,7 +1,8 @@
 """Dropout within a recurrence (Gal and Ghahramani 2016)."""
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Callable, Optional
+from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -37,7 +38,7 @@ def drop_hidden(module: Any, sentences: Tensor, rate: float) -> Any:
     return twin(module, partial(_masked, sentences, rate)) if rate and module.training else module
 
 
-def _masked(sentences: Tensor, rate: float, part: nn.Module) -> Optional[nn.Module]:
+def _masked(sentences: Tensor, rate: float, part: nn.Module) -> nn.Module | None:
     if isinstance(part, Carrying):
         return part  # coverage is a state of source words, without dropout
     if isinstance(part, FusedLayer):  # its kernels take no mask

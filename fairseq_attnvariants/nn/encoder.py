@@ -3,8 +3,6 @@
 Shapes as in :mod:`.state`; padding may be on the left or on the right.
 """
 
-from typing import Optional, Tuple
-
 import torch
 from torch import Tensor, nn
 
@@ -30,7 +28,7 @@ class BidirectionalEncoder(nn.Module):
         self,
         rnn: Layers,
         dropout: nn.Module,
-        upper: Optional[Layers] = None,
+        upper: Layers | None = None,
         bridge: bool = False,
         hidden_dropout: float = 0.0,
     ):
@@ -107,7 +105,7 @@ class HierarchicalEncoder(nn.Module):
         return Encoded(self.dropout(states), padding_mask, final, embedded, self.dropout(upper), words_mask)
 
 
-def run(rnn: Layers, inputs: Tensor, padding_mask: Tensor, hidden_dropout: float) -> Tuple[Tensor, Tensor]:
+def run(rnn: Layers, inputs: Tensor, padding_mask: Tensor, hidden_dropout: float) -> tuple[Tensor, Tensor]:
     """Run layers over a padded batch, in training with :func:`~.dropout.drop_hidden`.
 
     Returns outputs of the top layer ``B x S x width``, zero at padding, and its last outputs ``[→s_S; ←s_1]``,
@@ -119,7 +117,7 @@ def run(rnn: Layers, inputs: Tensor, padding_mask: Tensor, hidden_dropout: float
     return states, torch.cat(tuple(top), dim=1)
 
 
-def packed(rnn: Layers, inputs: Tensor, padding_mask: Tensor) -> Tuple[Tensor, Tensor]:
+def packed(rnn: Layers, inputs: Tensor, padding_mask: Tensor) -> tuple[Tensor, Tensor]:
     """Run layers over the real tokens only; the host waits once, for the numbers of tokens.
 
     Returns outputs ``B x S x width``, zero at padding, and last states ``d x B x state width``.
@@ -147,7 +145,7 @@ def even_shares(segment: Tensor, count: int) -> Tensor:
     return within / within.sum(2, keepdim=True).clamp(min=1)
 
 
-def pack_left(states: Tensor, chosen: Tensor) -> Tuple[Tensor, Tensor]:
+def pack_left(states: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
     """Pack the chosen columns of each row of ``B x S x width`` to the left; ``chosen`` is ``B x S``.
 
     Returns the columns ``B x W x width``, where ``W`` is the largest number of chosen columns, and a mask ``B x W``,

@@ -3,9 +3,10 @@
 Shapes as in :mod:`.state`; ``V`` target symbols, ``F`` width of the readout, ``D`` largest move of an alignment.
 """
 
+from collections.abc import Callable
 from functools import partial
 from itertools import zip_longest
-from typing import Annotated, Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Annotated, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +23,7 @@ NEVER = -1e30  # the logarithm of a probability of 0; finite, so that no gradien
 BLOCK = 1 << 23  # numbers of N x T x S x V computed at once; kept for the backward pass if one block is enough
 
 Project = Callable[[Tensor], Tensor]
-Carried = Tuple[Tensor, Optional[Tensor]]
+Carried = tuple[Tensor, Tensor | None]
 
 
 class Block(NamedTuple):
@@ -32,9 +33,9 @@ class Block(NamedTuple):
     """``log P(y_i)``, ``N x T x V``."""
     priors: Tensor
     """``log P(a_i = j)`` before ``y_i`` is known, ``N x T x S``."""
-    posterior: Optional[Tensor]
+    posterior: Tensor | None
     """``log P(a_i = j)`` of the last step once ``y_i`` is known, ``N x S``; None if nothing reads it."""
-    emissions: Optional[Tensor]
+    emissions: Tensor | None
     """``log P(y_i | a_i = j)`` of the last step if ``y_i`` is not known yet, ``N x S x V``."""
 
 
@@ -48,12 +49,12 @@ class HardAttention(TanhReadout):
     It computes larger ones block by block, and again in the backward pass.
     """
 
-    def __init__(self, widths: Widths, weighting: Optional[AdaptiveWeighting] = None, norm: bool = False):
+    def __init__(self, widths: Widths, weighting: AdaptiveWeighting | None = None, norm: bool = False):
         if weighting is not None:
             raise ConfigurationError("--adaptive-output weighs the context, and hard attention has none")
         super().__init__(widths._replace(context=widths.annotation), norm=norm)
 
-    def remember(self, encoded: Encoded) -> Dict[str, Tensor]:
+    def remember(self, encoded: Encoded) -> dict[str, Tensor]:
         return {"source": self.context_norm(self.context(encoded.annotations))}  # B x S x F
 
     def forward(self, hidden: Tensor, target: Tensor, context: Tensor) -> Tensor:
@@ -69,7 +70,7 @@ class HardAttention(TanhReadout):
         compute: Any = self.block
         if size < length and torch.is_grad_enabled():
             compute = partial(checkpoint, self.block, use_reentrant=False)
-        blocks: List[Block] = []
+        blocks: list[Block] = []
         for start in range(0, length, size):
             part = slice(start, start + size)
             given = features[:, part], steps.weights[:, part], words[:, part], before
@@ -83,7 +84,7 @@ class HardAttention(TanhReadout):
         features: Tensor,
         weights: Tensor,
         words: Tensor,
-        before: Optional[Tensor],
+        before: Tensor | None,
         memory: Memory,
         project: Project,
     ) -> Block:
@@ -100,13 +101,13 @@ class HardAttention(TanhReadout):
         return Block(output, priors, posterior, emissions[:, -1] if unknown else None)
 
     def align(
-        self, features: Tensor, weights: Tensor, said: Tensor, before: Optional[Tensor], memory: Memory
-    ) -> Tuple[Tensor, Optional[Tensor]]:
+        self, features: Tensor, weights: Tensor, said: Tensor, before: Tensor | None, memory: Memory
+    ) -> tuple[Tensor, Tensor | None]:
         """Return the priors of some steps, ``N x T x S``, and the posterior of the last step."""
         logs = weights.clamp(min=torch.finfo(weights.dtype).tiny).log()  # below it the gradient, 1 / w, is infinite
         return logs.masked_fill(weights == 0, NEVER), None
 
-    def first(self, steps: Steps) -> Optional[Tensor]:
+    def first(self, steps: Steps) -> Tensor | None:
         """``log P(a_{i-1} = j)`` before the first of these steps, ``N x S``; None if ``a_i`` does not depend on it."""
         return None
 
@@ -129,7 +130,7 @@ class HardMonotone(HardAttention):
         self.jump = nn.Linear(widths.hidden, reach + 1)
         self.jump_from = nn.Linear(widths.annotation, reach + 1, bias=False)
 
-    def remember(self, encoded: Encoded) -> Dict[str, Tensor]:
+    def remember(self, encoded: Encoded) -> dict[str, Tensor]:
         return {**super().remember(encoded), "jumps": self.jump_from(encoded.annotations)}  # B x S x (D+1)
 
     def start(self, memory: Memory) -> Carried:
@@ -148,13 +149,13 @@ class HardMonotone(HardAttention):
         return posterior
 
     def align(
-        self, features: Tensor, weights: Tensor, said: Tensor, before: Optional[Tensor], memory: Memory
-    ) -> Tuple[Tensor, Optional[Tensor]]:
+        self, features: Tensor, weights: Tensor, said: Tensor, before: Tensor | None, memory: Memory
+    ) -> tuple[Tensor, Tensor | None]:
         source, moves = memory.readout["jumps"], self.jump.out_features  # 0 to D
         jumps = grouped(features[..., -moves:], source).unsqueeze(3) + source[:, None, None]  # B x k x T x S x (D+1)
         nowhere = pad(memory.padding_mask, (0, moves - 1), value=True).unfold(1, moves, 1)  # B x S x (D+1)
         jumps = at_least_float32(jumps).masked_fill(nowhere[:, None, None], NEVER).log_softmax(4).flatten(0, 1)
-        priors: List[Tensor] = []
+        priors: list[Tensor] = []
         for step, emission in zip_longest(jumps.unbind(1), said.unbind(1)):  # N x S x (D+1), N x S or None
             joint = (before.unsqueeze(2) + step).unbind(2)  # type: ignore[union-attr]  # for each d, over k
             reached = [pad(part, (d, 0), value=NEVER)[:, : part.size(1)] for d, part in enumerate(joint)]

@@ -5,7 +5,7 @@ A history adds terms to the score.  It extends :class:`History`, and :data:`regi
 Shapes as in :mod:`.state`.
 """
 
-from typing import Annotated, Any, NamedTuple, Optional, Type
+from typing import Annotated, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -76,20 +76,20 @@ class History(Carrying):
         if not cls.replaces_query and all(getattr(cls, term) is getattr(History, term) for term in terms):
             raise ConfigurationError(f"{what} defines none of {', '.join(terms)}, so it would change nothing")
 
-    def query_term(self, past: Past) -> Optional[Tensor]:
+    def query_term(self, past: Past) -> Tensor | None:
         """Return the term for the projected query, ``N x A``."""
         return None
 
-    def key_features(self, past: Past) -> Optional[KeyFeatures]:
+    def key_features(self, past: Past) -> KeyFeatures | None:
         """Return the factors of the term for the keys: features ``B x k x S x f`` and a matrix ``A x f``."""
         return None
 
-    def energy_term(self, past: Past) -> Optional[Tensor]:
+    def energy_term(self, past: Past) -> Tensor | None:
         """Return the term for the energies, ``B x k x S``, float32."""
         return None
 
 
-HISTORIES: Registry[Type[History]] = Registry("attention history", History)
+HISTORIES: Registry[type[History]] = Registry("attention history", History)
 register_history = HISTORIES.register
 
 

@@ -8,7 +8,8 @@ with other initial values has the method ``initialise(scheme)``, which runs afte
 additive score.
 """
 
-from typing import Callable, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn

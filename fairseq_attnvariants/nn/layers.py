@@ -6,8 +6,9 @@ for cells that PyTorch does not have, :func:`sweep` applies the equations of :mo
 Shapes as in :mod:`.state`; ``d`` is the number of directions of all layers.
 """
 
+from collections.abc import Iterable, Sequence
 from functools import cached_property, partial
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Type
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +23,7 @@ from .init import Scheme
 from .twins import linear_of, twin
 
 
-def sweep(cell: Any, projected: Tensor, sizes: Sequence[int], state: Tensor, reverse: bool) -> Tuple[Tensor, Tensor]:
+def sweep(cell: Any, projected: Tensor, sizes: Sequence[int], state: Tensor, reverse: bool) -> tuple[Tensor, Tensor]:
     """Run one direction of a layer over packed sequences.
 
     A sequence that has ended (or, in reverse, not begun) has no row in a step.
@@ -37,7 +38,7 @@ def sweep(cell: Any, projected: Tensor, sizes: Sequence[int], state: Tensor, rev
         the outputs ``sum(sizes) x n`` and the last states ``B x state width``.
     """
     steps = projected.split(sizes)
-    outputs: List[Tensor] = []
+    outputs: list[Tensor] = []
     for inputs in steps[:: -1 if reverse else 1]:
         running, resting = state.split([inputs.size(0), state.size(0) - inputs.size(0)])
         running = cell(running, inputs)
@@ -46,7 +47,7 @@ def sweep(cell: Any, projected: Tensor, sizes: Sequence[int], state: Tensor, rev
     return torch.cat(outputs[::-1] if reverse else outputs), state
 
 
-def over_steps(cell: Any, name: str, rows: Tensor, state: Tensor) -> Tuple[List[Tensor], Tensor]:
+def over_steps(cell: Any, name: str, rows: Tensor, state: Tensor) -> tuple[list[Tensor], Tensor]:
     """Run a cell, or layers of cells, over steps with one input that is known in advance.
 
     Args:
@@ -64,8 +65,8 @@ def over_steps(cell: Any, name: str, rows: Tensor, state: Tensor) -> Tuple[List[
         else:
             output, state = sweep(cell, cell.project(name, rows), [state.size(0)] * steps, state, False)
         return [output], state
-    outputs: List[Tensor] = []
-    states: List[Tensor] = []
+    outputs: list[Tensor] = []
+    states: list[Tensor] = []
     for number, (layer, own) in enumerate(zip(cell.cells, state.chunk(len(cell.cells), dim=-1)), start=1):
         [output], state = over_steps(layer, name, rows, own)
         outputs.append(with_residual(cell.residuals, number, output, outputs[-1]) if outputs else output)
@@ -80,7 +81,7 @@ class Layer(nn.Module):
     cells: Any
     """the cell of the forward direction and, if there is one, of the backward direction"""
 
-    def forward(self, data: Tensor, sizes: Sequence[int], initial: Tensor) -> Tuple[Tensor, Tensor]:
+    def forward(self, data: Tensor, sizes: Sequence[int], initial: Tensor) -> tuple[Tensor, Tensor]:
         """Run over sequences.
 
         Args:
@@ -132,7 +133,7 @@ class SteppedLayer(Layer):
 class FusedLayer(Layer, nn.RNNBase):
     """A layer with PyTorch's parameters, and its kernels on CUDA."""
 
-    kind: Type[Cell]
+    kind: type[Cell]
     """the class of the cells with these equations"""
     kernels: Any
     """PyTorch's class"""
@@ -145,30 +146,30 @@ class FusedLayer(Layer, nn.RNNBase):
             cell.initialise(scheme)
 
     @cached_property
-    def templates(self) -> List[Any]:
+    def templates(self) -> list[Any]:
         """A cell for each direction, without values; not a submodule, because the layer has the parameters."""
         with torch.device("meta"):
             return [self.kind({"input": self.input_size}, self.hidden_size) for _ in range(1 + self.bidirectional)]
 
     @property
-    def cells(self) -> List[Any]:
+    def cells(self) -> list[Any]:
         """Cells with the layer's current weights: parameters, or tensors that PyTorch's tools computed from them."""
         return [self._filled(cell, *weights) for cell, weights in zip(self.templates, self.all_weights)]
 
     @staticmethod
     def _filled(cell: Any, inputs: Tensor, recurrent: Tensor, bias: Tensor, recurrent_bias: Tensor) -> Any:
         read, recalled = (part for part in cell.modules() if isinstance(part, nn.Linear))
-        maps: Dict[nn.Module, nn.Module] = {
+        maps: dict[nn.Module, nn.Module] = {
             read: linear_of(read, inputs, bias),
             recalled: linear_of(recalled, recurrent, recurrent_bias),
         }
         return twin(cell, maps.get)
 
-    def forward(self, data: Tensor, sizes: Sequence[int], initial: Tensor) -> Tuple[Tensor, Tensor]:
+    def forward(self, data: Tensor, sizes: Sequence[int], initial: Tensor) -> tuple[Tensor, Tensor]:
         swept = self.swept or not on_gpu(data)
         return super().forward(data, sizes, initial) if swept else self.fused(data, sizes, initial)
 
-    def fused(self, data: Tensor, sizes: Sequence[int], initial: Tensor) -> Tuple[Tensor, Tensor]:
+    def fused(self, data: Tensor, sizes: Sequence[int], initial: Tensor) -> tuple[Tensor, Tensor]:
         """Run over sequences by PyTorch's kernels, as :meth:`forward` does."""
         weight: Any = self.weight_ih_l0
         start = tuple(part.contiguous() for part in initial.to(weight.dtype).chunk(self.kind.vectors, dim=-1))
@@ -274,8 +275,8 @@ class Layers(nn.Module):
         data: Tensor,
         sizes: Sequence[int],
         initial: Tensor,
-        context: Optional[Tensor] = None,
-    ) -> Tuple[Tensor, Tensor]:
+        context: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
         """Run over sequences.
 
         Args:
@@ -285,7 +286,7 @@ class Layers(nn.Module):
         Returns:
             the outputs of the top layer, ``sum(sizes) x its width``, and all last states, ``d x B x state width``.
         """
-        finals: List[Tensor] = []
+        finals: list[Tensor] = []
         for number, (layer, start) in enumerate(zip(self.layers, initial.split(self.directions)), start=1):
             below = data
             data = F.dropout(below, self.dropout, self.training) if number > 1 or self.on_layers else below

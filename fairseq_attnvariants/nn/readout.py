@@ -6,7 +6,8 @@ depends on attention, the readout defines the prediction (:meth:`Readout.predict
 Shapes as in :mod:`.state`.
 """
 
-from typing import Any, Callable, Dict, NamedTuple, Optional, Type
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -74,11 +75,11 @@ class Prediction(NamedTuple):
 
     output: Tensor
     """logits, or logarithms of probabilities, which a log-softmax does not change, ``N x T x V``."""
-    weights: Optional[Tensor] = None
+    weights: Tensor | None = None
     """the attention that the model returns, if it is not ``w_tj``, ``N x T x S``, float32."""
     carried: Any = None
     """the readout's state for the next step: tensors with the state's rows, in tuples and dictionaries."""
-    terms: Dict[str, Tensor] = {}
+    terms: dict[str, Tensor] = {}
     """inputs of a loss, by their name in the model's output, ``N x T x ...``."""
 
 
@@ -97,7 +98,7 @@ class Readout(Part, nn.Module):
     def __init__(
         self,
         widths: Widths,
-        weighting: Optional[AdaptiveWeighting] = None,
+        weighting: AdaptiveWeighting | None = None,
         norm: bool = False,
         *,
         biases: bool = False,
@@ -157,7 +158,7 @@ class Readout(Part, nn.Module):
         return Prediction(project(features))
 
 
-READOUTS: Registry[Type[Readout]] = Registry("readout", Readout)
+READOUTS: Registry[type[Readout]] = Registry("readout", Readout)
 register_readout = READOUTS.register
 
 
@@ -194,7 +195,7 @@ class LinearReadout(Readout):
 class StateReadout(Readout):
     """The decoder's output ``s``: the vocabulary layer reads nothing else (NVIDIA's GNMT v2)."""
 
-    def __init__(self, widths: Widths, weighting: Optional[AdaptiveWeighting] = None, norm: bool = False):
+    def __init__(self, widths: Widths, weighting: AdaptiveWeighting | None = None, norm: bool = False):
         nn.Module.__init__(self)
         if weighting is not None:
             raise ConfigurationError(

@@ -7,7 +7,8 @@ rows of states, ``S`` source length, ``T`` target length, ``m`` embedding width,
 width, ``A`` attention width, ``W`` length of the upper level, if there are two levels.
 """
 
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Optional, TypeVar
 
 import torch
 from torch import Tensor
@@ -28,18 +29,18 @@ class Encoded(NamedTuple):
     """``[→s_S; ←s_1]``, each direction's last state of the top layer, ``B x 2n``; ``B x n`` with one direction."""
     embeddings: Tensor
     """``x_j``, ``B x S x m``; zero at padding."""
-    upper_annotations: Optional[Tensor] = None
+    upper_annotations: Tensor | None = None
     """annotations of the upper level, ``h^w_j``, ``B x W x a``; zero at padding."""
-    upper_padding_mask: Optional[Tensor] = None
+    upper_padding_mask: Tensor | None = None
     """True at padding, ``B x W``."""
-    shares: Optional[Tensor] = None
+    shares: Tensor | None = None
     """if annotations belong to segments of tokens: a token's share of its segment's weight, ``B x G x S``.  Then ``S``
     above, except for the embeddings, is the number ``G`` of segments."""
-    tokens: Optional[Tensor] = None
+    tokens: Tensor | None = None
     """indices of the source's symbols, ``B x S``, for tokens."""
-    tags: Optional[Tensor] = None
+    tags: Tensor | None = None
     """embeddings of the source's tags, its additional features, ``B x S x m``; zero elsewhere."""
-    not_tags: Optional[Tensor] = None
+    not_tags: Tensor | None = None
     """True where there is no tag, ``B x S``; :attr:`padding_mask` counts tags as padding."""
 
 
@@ -61,13 +62,13 @@ class Memory(NamedTuple):
     """``j``, counting real tokens from 1, ``B x S``, float32."""
     embeddings: Tensor
     """``x_j``, ``B x S x m``."""
-    guides: Optional[Tensor] = None
+    guides: Tensor | None = None
     """``W h_j``, projected for the query of the lower level, ``B x W x A``, with its ``A``."""
     upper: Optional["Memory"] = None
     """the memory of the upper level, if there is one."""
-    shares: Optional[Tensor] = None
+    shares: Tensor | None = None
     """shares of tokens in their segments' weights, as :attr:`Encoded.shares`."""
-    histories: Dict[str, Any] = {}
+    histories: dict[str, Any] = {}
     """the entries of histories and the window, by name."""
     readout: Any = None
     """the entry of the readout."""
@@ -86,21 +87,21 @@ class State(NamedTuple):
     """``w_{i-1}``, ``N x S``, float32; zero before the first step."""
     step: Tensor
     """``i-1``, the number of earlier steps, ``N``, float32."""
-    query: Optional[Tensor] = None
+    query: Tensor | None = None
     """``q_{i-1}``, the state of the query cell (RNNAtt), ``N x n``."""
-    condition: Optional[Tensor] = None
+    condition: Tensor | None = None
     """``sd_{i-1}``, the condition (CondDec), ``N x 2n``."""
-    upper_weights: Optional[Tensor] = None
+    upper_weights: Tensor | None = None
     """weights of the upper level, ``N x W``, float32; zero before the first step."""
-    head_weights: Optional[Tensor] = None
+    head_weights: Tensor | None = None
     """weights of each of ``h`` heads, ``N x h x S``, float32; none before the first step."""
-    above: Optional[Tensor] = None
+    above: Tensor | None = None
     """states of the layers above the transition, ``N x (layers-1) x state width``."""
-    histories: Dict[str, Any] = {}
+    histories: dict[str, Any] = {}
     """the states of histories and the window, by name."""
     readout: Any = None
     """the state of the readout."""
-    terms: Dict[str, Tensor] = {}
+    terms: dict[str, Tensor] = {}
     """inputs of a loss at this step, by name, ``N x ...``; none before the first step."""
 
 
@@ -131,9 +132,9 @@ def each(change: Callable[[Tensor], Any], entries: Any) -> Any:
     return None
 
 
-def tensors(entries: Any) -> List[Tensor]:
+def tensors(entries: Any) -> list[Tensor]:
     """Return the tensors in tuples and dictionaries, at any depth, in order."""
-    found: List[Tensor] = []
+    found: list[Tensor] = []
     each(found.append, entries)
     return found
 

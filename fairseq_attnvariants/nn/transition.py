@@ -18,7 +18,7 @@ The architectures differ in the order of a few components, so they share one ste
 Shapes as in :mod:`.state`.
 """
 
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -29,8 +29,8 @@ from .cells import Cell, ContextGatedCell, DeepCell
 from .layers import over_steps
 from .state import Memory, State, by_steps, each, grouped
 
-AnyAttention = Union[Attention, AttentionViaAttention]
-AnyCell = Union[Cell, ContextGatedCell, DeepCell]
+AnyAttention = Attention | AttentionViaAttention
+AnyCell = Cell | ContextGatedCell | DeepCell
 
 
 class Condition(nn.Module):
@@ -69,9 +69,9 @@ class Words(NamedTuple):
 
     With a context gate it is ``W y``, and one gate wider.
     """
-    condition: Optional[Tensor]
+    condition: Tensor | None
     """``W^d y + b`` of the condition's gate, ``N x 2n`` or ``N x T x 2n``."""
-    query: Optional[Tensor]
+    query: Tensor | None
     """``W^y y`` of attention's query, ``N x A`` or ``N x T x A``."""
 
 
@@ -90,13 +90,13 @@ class Transition(nn.Module):
 
     def __init__(
         self,
-        before: Optional[AnyCell],
+        before: AnyCell | None,
         attention: AnyAttention,
-        after: Optional[AnyCell],
-        query_cell: Optional[Cell] = None,
-        condition: Optional[Condition] = None,
-        query_word: Optional[nn.Linear] = None,
-        features: Optional[Attention] = None,
+        after: AnyCell | None,
+        query_cell: Cell | None = None,
+        condition: Condition | None = None,
+        query_word: nn.Linear | None = None,
+        features: Attention | None = None,
     ):
         super().__init__()
         self.before = before
@@ -131,7 +131,7 @@ class Transition(nn.Module):
         query = None if self.query_word is None else self.query_word(target)
         return Words(self.first.project("target", target), condition, query)
 
-    def at_once(self, target: Tensor, memory: Memory, state: State) -> Tuple[List[Tensor], State, State]:
+    def at_once(self, target: Tensor, memory: Memory, state: State) -> tuple[list[Tensor], State, State]:
         """Run ``T`` steps of an :attr:`independent` transition: layer by layer, and then all attention at once.
 
         Args:
@@ -168,9 +168,9 @@ class Transition(nn.Module):
         before, after, attention = self.before, self.after, self.attention
         first, last = self.first, self.last
         previous = hidden = state.hidden  # N x state width
-        word: Optional[Tensor] = words.cell  # N x gates·n
+        word: Tensor | None = words.cell  # N x gates·n
         inputs = {"previous_context": state.context} if self.feeds_input else {}  # InputFeed (Feng et al. 2016 §6.1)
-        terms: Dict[str, Tensor] = {}
+        terms: dict[str, Tensor] = {}
         if self.features is not None:
             described: Any = memory.tags
             found = self.features(last.output(previous), described, state)

@@ -1,6 +1,7 @@
 """Copies of modules that share the parameters and compute in another way."""
 
-from typing import Any, Callable, Optional
+from collections.abc import Callable
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -11,7 +12,7 @@ def plain_linear(part: nn.Module) -> bool:
     return isinstance(part, nn.Linear) and type(part).forward is nn.Linear.forward and not any(hooks)
 
 
-def twin(module: Any, replacement: Callable[[nn.Module], Optional[nn.Module]]) -> Any:
+def twin(module: Any, replacement: Callable[[nn.Module], nn.Module | None]) -> Any:
     """Return a copy of a module that shares everything except the components with a replacement."""
     other = replacement(module)
     if other is not None:
@@ -31,7 +32,7 @@ def shallow(module: Any) -> Any:
     return copied
 
 
-def linear_of(like: nn.Module, weight: Tensor, bias: Optional[Tensor]) -> Any:
+def linear_of(like: nn.Module, weight: Tensor, bias: Tensor | None) -> Any:
     """Return a linear map of the same class, from tensors that need not be parameters."""
     copied = shallow(like)
     copied._parameters = {"weight": weight, "bias": bias}

@@ -3,7 +3,7 @@
 Positions and a sentence's length count real tokens from 1.  Shapes as in :mod:`.state`.
 """
 
-from typing import Annotated, Any, ClassVar, Optional, Tuple, Type
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -29,20 +29,20 @@ class Window(Carrying):
         super().__init__()
         self.width = width
 
-    def forward(self, query: Tensor, memory: Memory, state: State) -> Tuple[Tensor, Optional[Tensor]]:
+    def forward(self, query: Tensor, memory: Memory, state: State) -> tuple[Tensor, Tensor | None]:
         """Return a mask, True at positions without attention, and a factor for the other weights, or None.
 
         Both are ``B x k x S``, or ``B x 1 x S``, for a query ``N x n``.
         """
         return memory.padding_mask.unsqueeze(1), None
 
-    def look(self, past: Past) -> Tuple[Tensor, Optional[Tensor]]:
+    def look(self, past: Past) -> tuple[Tensor, Tensor | None]:
         """Return the result of :meth:`forward`; a window that reads its state overrides this."""
-        found: Tuple[Tensor, Optional[Tensor]] = self(past.query, past.memory, past.state)
+        found: tuple[Tensor, Tensor | None] = self(past.query, past.memory, past.state)
         return found
 
 
-WINDOWS: Registry[Type[Window]] = Registry("attention window", Window)
+WINDOWS: Registry[type[Window]] = Registry("attention window", Window)
 register_window = WINDOWS.register
 
 
@@ -60,7 +60,7 @@ class MonotoneWindow(Window):
 
     same_units = True
 
-    def forward(self, query: Tensor, memory: Memory, state: State) -> Tuple[Tensor, Optional[Tensor]]:
+    def forward(self, query: Tensor, memory: Memory, state: State) -> tuple[Tensor, Tensor | None]:
         last = memory.positions[:, -1:]  # S, B x 1: whichever side the padding is on
         centre = torch.minimum(self.centre(query, memory, state), last)  # B x k
         distance = memory.positions.unsqueeze(1) - centre.unsqueeze(2)  # B x k x S
@@ -70,7 +70,7 @@ class MonotoneWindow(Window):
         """Return the window's centre, ``B x k``."""
         return grouped(state.step + 1, memory.positions)
 
-    def factor(self, distance: Tensor) -> Optional[Tensor]:
+    def factor(self, distance: Tensor) -> Tensor | None:
         """Return a factor of the weights, from the distance to the centre; None for no factor."""
         return None
 

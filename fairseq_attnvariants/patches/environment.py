@@ -2,7 +2,7 @@
 
 import os
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
-from typing import NoReturn, Tuple
+from typing import NoReturn
 
 FAIRSEQ = ("0.12.2", "0.12.3")  # 0.12.3 was a branch and never a release
 FORKS = ("fairseq-fixed", "ve-fairseq", "fairseq-light")  # on PyPI, each with a module fairseq
@@ -63,6 +63,6 @@ def _refuse(needed: str, found: str, install: str) -> NoReturn:
     raise ImportError(f"fairseq_attnvariants needs {needed}, {state}: run '{install}'")
 
 
-def release(text: str) -> Tuple[int, ...]:
+def release(text: str) -> tuple[int, ...]:
     """The first two numbers of a version."""
     return tuple(int(part) for part in text.split(".")[:2])

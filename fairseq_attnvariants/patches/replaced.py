@@ -2,7 +2,8 @@
 
 import functools
 import inspect
-from typing import Any, Callable, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -6,7 +6,7 @@ and ``fairseq-generate`` no constraints.
 
 import dataclasses
 import math
-from typing import Any, Dict
+from typing import Any
 
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.models import FairseqLanguageModel
@@ -62,7 +62,7 @@ def check_search(args: Any) -> None:
     Raises:
         ConfigurationError: the message names the option and what to do.
     """
-    numbers: Dict[str, Any] = {name: getattr(args, name, default) for name, default in NUMBERS.items()}
+    numbers: dict[str, Any] = {name: getattr(args, name, default) for name, default in NUMBERS.items()}
     for name, value in numbers.items():
         if not isinstance(value, (int, float)) or not math.isfinite(value):
             raise ConfigurationError(f"{flag(name)} {value!r} must be a finite number")

@@ -2,9 +2,9 @@
 
 import logging
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Sequence
 
 import numpy as np
 import torch

@@ -4,7 +4,6 @@ Characters are Unicode code points: only white space is normalised.
 """
 
 import re
-from typing import List, Tuple
 
 import torch
 from fairseq.data import Dictionary
@@ -23,7 +22,7 @@ def single_spaced(text: str) -> str:
     return SPACE.join(WORD.findall(text))
 
 
-def to_characters(text: str) -> List[str]:
+def to_characters(text: str) -> list[str]:
     """The characters of a line, spaces among them."""
     return list(single_spaced(text))
 
@@ -46,7 +45,7 @@ class CharacterDictionary(Dictionary):
         """The index of the space."""
         return self.indices[SPACE]
 
-    def split(self, line: str) -> List[str]:
+    def split(self, line: str) -> list[str]:
         """The symbols of a line."""
         return to_characters(line)
 
@@ -75,10 +74,10 @@ class CharacterDictionary(Dictionary):
         text = super().string(tensor, None, *options, separator=separator, **named)
         return "\n".join(map(single_spaced, text.split("\n")))
 
-    def _get_meta(self) -> Tuple[List[str], List[int]]:
+    def _get_meta(self) -> tuple[list[str], list[int]]:
         return [SPACE_IN_FILE], [self.count[self.space()]]
 
-    def _load_meta(self, lines: List[str]) -> int:
+    def _load_meta(self, lines: list[str]) -> int:
         first = lines[0].rstrip("\n") if lines else ""
         symbol, _, count = first.rpartition(" ")
         if symbol != SPACE_IN_FILE or not count.isdecimal():

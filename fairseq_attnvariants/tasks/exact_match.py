@@ -1,7 +1,8 @@
 """Accuracy of whole strings, and the error rate of their symbols."""
 
 from collections import Counter
-from typing import Any, Dict, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from fairseq.dataclass import FairseqDataclass
@@ -22,7 +23,7 @@ def edits(one: Sequence[Any], other: Sequence[Any]) -> int:
     return row[-1]
 
 
-def counts(hypothesis: Sequence[Any], reference: Sequence[Any]) -> Dict[str, int]:
+def counts(hypothesis: Sequence[Any], reference: Sequence[Any]) -> dict[str, int]:
     """Return the counts that one string adds to :data:`COUNTS`."""
     return dict(zip(COUNTS, (int([*hypothesis] == [*reference]), 1, edits(hypothesis, reference), len(reference))))
 

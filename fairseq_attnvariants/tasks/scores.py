@@ -1,7 +1,8 @@
 """Scores from counts that are first added over batches and processes."""
 
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Callable, Dict, Mapping, Sequence
+from typing import Any
 
 from fairseq import metrics
 from sacrebleu.metrics.base import Metric
@@ -23,7 +24,7 @@ class SummedScore:
         (empty,) = metric._extract_corpus_statistics([""], [[""]])
         self.keys = [f"_{name}_{i}" for i in range(len(empty))]
 
-    def counts(self, hypotheses: Sequence[str], references: Sequence[str]) -> Dict[str, int]:
+    def counts(self, hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, int]:
         """The sums of the counts of sentences."""
         rows = self.metric._extract_corpus_statistics(hypotheses, [references])
         return {key: sum(column) for key, column in zip(self.keys, zip(*rows))}
@@ -36,7 +37,7 @@ class SummedScore:
 def log_scores(
     logging_outputs: Sequence[Mapping[str, Any]],
     keys: Sequence[str],
-    scores: Mapping[str, Callable[[Dict[str, Any]], float]],
+    scores: Mapping[str, Callable[[dict[str, Any]], float]],
 ) -> None:
     """Log the counts, and by name each score of all counts so far; log nothing if no batch was counted."""
     if any(keys[0] in log for log in logging_outputs):
@@ -46,5 +47,5 @@ def log_scores(
             metrics.log_derived(name, partial(_rounded, score, keys))
 
 
-def _rounded(score: Callable[[Dict[str, Any]], float], keys: Sequence[str], meters: Any) -> float:
+def _rounded(score: Callable[[dict[str, Any]], float], keys: Sequence[str], meters: Any) -> float:
     return round(score({key: meters[key].sum for key in keys}), 2)

@@ -8,7 +8,8 @@ are renumbered at the end.  Probabilities are normalised over the words of the l
 
 import os
 from collections import Counter
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import torch
 from fairseq.data import Dictionary
@@ -47,7 +48,7 @@ class Shortlist:
     """
 
     def __init__(self, rows: Iterator[Candidate], source: Dictionary, target: Dictionary, size: int, frequent: int):
-        candidates: Dict[int, List[Tuple[float, int]]] = {}
+        candidates: dict[int, list[tuple[float, int]]] = {}
         links: Counter[int] = Counter()
         for row in rows:
             if row.source in source.indices and row.target in target.indices:
@@ -136,11 +137,11 @@ class ShortlistGenerator:
     def generate(
         self,
         models: Any,
-        sample: Dict[str, Any],
-        prefix_tokens: Optional[Tensor] = None,
-        constraints: Optional[Tensor] = None,
-        bos_token: Optional[int] = None,
-    ) -> List[List[Dict[str, Tensor]]]:
+        sample: dict[str, Any],
+        prefix_tokens: Tensor | None = None,
+        constraints: Tensor | None = None,
+        bos_token: int | None = None,
+    ) -> list[list[dict[str, Tensor]]]:
         """Translate a batch, as :meth:`fairseq.sequence_generator.SequenceGenerator.generate` does.
 
         The list always has forced prefixes, constraints and the symbols that a model can copy.
@@ -159,7 +160,7 @@ class ShortlistGenerator:
         def short(tokens: Tensor) -> Tensor:
             return torch.searchsorted(symbols, tokens.contiguous())
 
-        options: Dict[str, Any] = {}
+        options: dict[str, Any] = {}
         if prefix_tokens is not None:
             options["prefix_tokens"] = short(prefix_tokens)
         if constraints is not None:
@@ -174,7 +175,7 @@ class ShortlistGenerator:
         return found
 
 
-def vocabulary_layer(decoder: nn.Module) -> Optional[str]:
+def vocabulary_layer(decoder: nn.Module) -> str | None:
     """The name of the layer that projects to the vocabulary; None if the embeddings' matrix does this.
 
     Raises:
@@ -200,7 +201,7 @@ def cut(model: Any, symbols: Tensor) -> Any:
     if len(symbols) == decoder.embed_tokens.num_embeddings:
         return model
     embeddings = decoder.embed_tokens.weight[symbols]
-    stand_ins: Dict[nn.Module, nn.Module] = {decoder.embed_tokens: nn.Embedding.from_pretrained(embeddings)}
+    stand_ins: dict[nn.Module, nn.Module] = {decoder.embed_tokens: nn.Embedding.from_pretrained(embeddings)}
     if name is not None:
         whole = getattr(decoder, name)
         with torch.device("meta"):
@@ -213,10 +214,10 @@ def cut(model: Any, symbols: Tensor) -> Any:
     for part in copying(model):
         stand_ins[part] = copied = shallow(part)
         copied._buffers = {"symbols": torch.searchsorted(symbols, part.symbols)}  # symbols has all that it copies
-    parts: Dict[nn.Module, nn.Module] = {decoder: twin(decoder, stand_ins.get)}
+    parts: dict[nn.Module, nn.Module] = {decoder: twin(decoder, stand_ins.get)}
     return twin(model, parts.get)
 
 
-def copying(model: Any) -> List[Copying]:
+def copying(model: Any) -> list[Copying]:
     """The modules of a model that copy source symbols into the target: one or none."""
     return [part for part in model.decoder.modules() if isinstance(part, Copying)]

@@ -1,7 +1,7 @@
 """Stock translation with vocabulary shortlists; see :mod:`.shortlist`."""
 
 from dataclasses import dataclass
-from typing import Any, List, Optional
+from typing import Any, Optional
 
 from fairseq.data import Dictionary
 from fairseq.tasks import register_task
@@ -20,7 +20,7 @@ def read_shortlist(options: Any, source: Dictionary, target: Dictionary) -> Opti
     Raises:
         ConfigurationError: the table has no words of these dictionaries, or an option is below 0 or changes nothing.
     """
-    sizes: List[int] = []
+    sizes: list[int] = []
     for name, default in (("shortlist_size", SIZE), ("shortlist_frequent", FREQUENT)):
         size = getattr(options, name)
         if size is not None and not options.shortlist:

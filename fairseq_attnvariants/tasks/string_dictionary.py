@@ -6,7 +6,8 @@ import os
 import re
 import unicodedata
 from collections import Counter
-from typing import Any, Iterable, List, Optional, Set, Tuple
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 from fairseq.data import Dictionary
@@ -32,9 +33,9 @@ class StringDictionary(CharacterDictionary):
     def __init__(self, separator: str = ""):
         super().__init__()
         self.separator = separator
-        self.first_feature: Optional[int] = None
+        self.first_feature: int | None = None
         """the number of the first feature; None if sources have no features"""
-        self.told: Set[str] = set()
+        self.told: set[str] = set()
         """lines that were checked for warnings"""
 
     @property
@@ -43,7 +44,7 @@ class StringDictionary(CharacterDictionary):
         return {" ": "spaced", "": "graphemes", DECOMPOSED: "decomposed"}.get(self.separator, "")
 
     @classmethod
-    def of(cls, texts: Iterable[List[str]], separator: str) -> "StringDictionary":
+    def of(cls, texts: Iterable[list[str]], separator: str) -> "StringDictionary":
         """A dictionary of the symbols of texts, the most frequent first."""
         found = cls(separator)
         for symbol, count in Counter(symbol for text in texts for symbol in text).items():
@@ -57,12 +58,12 @@ class StringDictionary(CharacterDictionary):
         for name in features.symbols[features.nspecial :]:
             self.add_symbol(f"[{name}]", features.count[features.index(name)])
 
-    def split(self, line: str) -> List[str]:
+    def split(self, line: str) -> list[str]:
         """The symbols of a line, without features."""
         text = line if self.first_feature is None else line.partition("\t")[0]
         return symbols(text.strip(), self.separator)
 
-    def encode(self, found: List[str], features: Iterable[str] = ()) -> List[int]:
+    def encode(self, found: list[str], features: Iterable[str] = ()) -> list[int]:
         """The numbers of features and symbols, without EOS."""
         known = sorted(number for number in map(self.feature, features) if number != self.unk())
         return known + [self.letter(symbol) for symbol in found]
@@ -106,12 +107,12 @@ class StringDictionary(CharacterDictionary):
         features = [self[number][1:-1] for number in numbers if number >= first]
         return f"{text}\t{';'.join(features)}" if features else text
 
-    def _get_meta(self) -> Tuple[List[str], List[int]]:
+    def _get_meta(self) -> tuple[list[str], list[int]]:
         names, counts = super()._get_meta()
         of_separator = f"U+{ord(self.separator):04X}" if len(self.separator) == 1 else self.separator
         return [*names, f"<separator:{of_separator}>"], [*counts, 0]
 
-    def _load_meta(self, lines: List[str]) -> int:
+    def _load_meta(self, lines: list[str]) -> int:
         found = SEPARATED.fullmatch(lines[1].rstrip("\n")) if len(lines) > 1 else None
         if not found:
             raise ConfigurationError(
@@ -123,7 +124,7 @@ class StringDictionary(CharacterDictionary):
 
 def first_feature(dictionary: Dictionary) -> int:
     """The number of the first feature in any task's source dictionary; its size if it has no features."""
-    number: Optional[int] = getattr(dictionary, "first_feature", None)
+    number: int | None = getattr(dictionary, "first_feature", None)
     return len(dictionary) if number is None else number
 
 

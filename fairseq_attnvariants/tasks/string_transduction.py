@@ -3,9 +3,10 @@
 import logging
 import os
 from argparse import Namespace
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Optional
 
 import torch
 from fairseq import utils
@@ -69,7 +70,7 @@ class StringTransductionTask(TranslationTask):
         self.generator: Any = None
 
     @staticmethod
-    def _given_columns(cfg: StringTransductionConfig) -> Dict[str, int]:
+    def _given_columns(cfg: StringTransductionConfig) -> dict[str, int]:
         given = Columns.given(cfg)
         for name, column in given.items():
             if column < 1:
@@ -81,7 +82,7 @@ class StringTransductionTask(TranslationTask):
         """The columns to read: from the options, or else from the loaded checkpoint or the defaults."""
         return Columns(**{name: getattr(self.state, name) for name in Columns._fields})
 
-    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take the columns of a checkpoint that no option gives."""
         known = {name: column for name, column in state_dict.items() if name in Columns._fields}
         super().load_state_dict({**known, **self._given_columns(self.cfg)})
@@ -108,7 +109,7 @@ class StringTransductionTask(TranslationTask):
                 )
             return tsv.read_table(path, columns, cells=cells)
 
-        found: Dict[str, Any] = {side: cls._dictionary(cfg, folder, side, train) for side in ("source", "target")}
+        found: dict[str, Any] = {side: cls._dictionary(cfg, folder, side, train) for side in ("source", "target")}
         if columns.features or os.path.isfile(_path(folder, "features")):
             found["features"] = cls._features(folder, train, found["source"])
         if not os.path.isfile(_path(folder, "source")):
@@ -229,7 +230,7 @@ class StringTransductionTask(TranslationTask):
             )
         return columns if has else columns._replace(features=0)
 
-    def _tensors(self, encoded: List[List[int]]) -> List[torch.Tensor]:
+    def _tensors(self, encoded: list[list[int]]) -> list[torch.Tensor]:
         return [torch.tensor([*ids, self.src_dict.eos()]) for ids in encoded]
 
     def build_generator(self, models: Any, args: Any, *more: Any, **named: Any) -> Any:
@@ -249,7 +250,7 @@ class StringTransductionTask(TranslationTask):
             )
         return super().build_criterion(cfg)
 
-    def valid_step(self, sample: Dict[str, Any], model: Any, criterion: Any) -> Any:
+    def valid_step(self, sample: dict[str, Any], model: Any, criterion: Any) -> Any:
         """Validate a batch; the logged numbers include the counts of :mod:`.exact_match` for greedy search."""
         loss, sample_size, logging_output = FairseqTask.valid_step(self, sample, model, criterion)
         if self.generator is None:
@@ -260,7 +261,7 @@ class StringTransductionTask(TranslationTask):
             scorer.add(utils.strip_pad(target, self.tgt_dict.pad()), best["tokens"])
         return loss, sample_size, {**logging_output, **scorer.total}
 
-    def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
+    def reduce_metrics(self, logging_outputs: list[dict[str, Any]], criterion: Any) -> None:
         """Log the criterion's metrics, and in validation ``accuracy``, ``wer`` and ``ser``."""
         FairseqTask.reduce_metrics(self, logging_outputs, criterion)
         log_scores(logging_outputs, exact_match.COUNTS, exact_match.SCORES)

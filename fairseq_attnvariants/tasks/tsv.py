@@ -4,7 +4,8 @@ import codecs
 import os
 import re
 import unicodedata
-from typing import Any, Container, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from collections.abc import Container, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import regex
 
@@ -26,7 +27,7 @@ class Columns(NamedTuple):
     """0 if there is no column of features"""
 
     @classmethod
-    def given(cls, options: Any) -> Dict[str, int]:
+    def given(cls, options: Any) -> dict[str, int]:
         """The numbers of the columns that options give, by the names of the columns."""
         numbers = {name: getattr(options, f"{name}_column") for name in cls._fields}
         return {name: number for name, number in numbers.items() if number is not None}
@@ -52,9 +53,9 @@ class Row(NamedTuple):
     """A line of a table."""
 
     source: str
-    target: Optional[str]
+    target: str | None
     """None if the table has no column of targets"""
-    features: Tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
     """a set of tags, see :func:`tags`"""
 
 
@@ -62,7 +63,7 @@ class Table(NamedTuple):
     """The rows of a file; row ``k`` is line ``k + 1``."""
 
     path: str
-    rows: List[Row]
+    rows: list[Row]
 
     def place(self, number: int) -> str:
         """The file and the line of a row, counted from 0, for messages."""
@@ -113,7 +114,7 @@ def never_separated(table: Table, separators: Sequence[str]) -> Iterator[str]:
         yield f"{joined!r} is one feature of {table.path}, since ';' separates features: write ';' where '|' does"
 
 
-def read_cells(path: str) -> List[List[str]]:
+def read_cells(path: str) -> list[list[str]]:
     """The columns of every line, without spaces at their ends; empty lines at the end are left out.
 
     Raises:
@@ -127,7 +128,7 @@ def read_cells(path: str) -> List[List[str]]:
         raise ConfigurationError(f"{path}: {error.strerror}") from None
     while lines and not lines[-1].strip():
         lines.pop()
-    found: List[List[str]] = []
+    found: list[list[str]] = []
     for number, line in enumerate(lines, start=1):
         try:
             text = line.decode().removesuffix("\r")
@@ -148,9 +149,7 @@ def read_cells(path: str) -> List[List[str]]:
     return found
 
 
-def read_table(
-    path: str, columns: Columns, with_targets: bool = True, cells: Optional[List[List[str]]] = None
-) -> Table:
+def read_table(path: str, columns: Columns, with_targets: bool = True, cells: list[list[str]] | None = None) -> Table:
     """The rows of a file, in NFC.
 
     Args:
@@ -173,7 +172,7 @@ def read_table(
                 f"{path} has {width} column{'s' * (width > 1)}, and --{name}-column is {column}: name the columns as "
                 "they are, counted from 1"
             )
-    rows: List[Row] = []
+    rows: list[Row] = []
     for number, line in enumerate(cells, start=1):
         read = {name: line[column - 1] for name, column in given.items() if column}
         found = {name: unicodedata.normalize("NFC", cell) for name, cell in read.items()}
@@ -188,7 +187,7 @@ def read_table(
     return Table(path, rows)
 
 
-def symbols(text: str, separator: str = "") -> List[str]:
+def symbols(text: str, separator: str = "") -> list[str]:
     """The symbols of a text: the parts between separators, or grapheme clusters, in NFC; or code points in NFD."""
     if separator == DECOMPOSED:
         return [*unicodedata.normalize("NFD", text)]
@@ -196,7 +195,7 @@ def symbols(text: str, separator: str = "") -> List[str]:
     return [symbol for symbol in text.split(separator) if symbol] if separator else regex.findall(r"\X", text)
 
 
-def tags(text: str) -> Tuple[str, ...]:
+def tags(text: str) -> tuple[str, ...]:
     """The set of tags in a text of features, sorted; the name of a tag within a layer includes the layer.
 
     ``N;ABL(PL;PSS(2,PL))`` has the tags ``ABL``, ``ABL(PL)``, ``N``, ``PSS``, ``PSS(2)`` and ``PSS(PL)``: the plural of
@@ -205,8 +204,8 @@ def tags(text: str) -> Tuple[str, ...]:
     Raises:
         ConfigurationError: a parenthesis has no counterpart, or no name before it.
     """
-    found: Set[str] = set()
-    layers: List[str] = []
+    found: set[str] = set()
+    layers: list[str] = []
     for name, opens, mark in re.findall(r"([^();,]+)(\(?)|([();,])", text):
         if name := name.strip():
             found.add(f"{layers[-1]}({name})" if layers and not opens else name)
@@ -220,7 +219,7 @@ def tags(text: str) -> Tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def split_names(split: str) -> List[str]:
+def split_names(split: str) -> list[str]:
     """The names that the file of a split may have, the best first: ``SPLIT.tsv``; for ``valid`` also ``dev.tsv``."""
     return [f"{split}.tsv", *["dev.tsv"] * (split == "valid")]
 

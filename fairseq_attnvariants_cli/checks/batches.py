@@ -1,6 +1,6 @@
 """Demands on batches: outputs of a sentence do not depend on other sentences, on padding, or on later words."""
 
-from typing import Any, Optional, Tuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -45,7 +45,7 @@ def padding(subject: Subject) -> None:
                 raise Broken(f"{how}{shift(subject, plain, expected)}") from None
 
 
-def on_tokens(subject: Subject, output: Output, pairs: Pairs, row: int) -> Optional[Tensor]:
+def on_tokens(subject: Subject, output: Output, pairs: Pairs, row: int) -> Tensor | None:
     """Return the attention of a row, without padding, or None if the model returns none."""
     if output.attention is None:
         return None
@@ -189,7 +189,7 @@ MASKS = {  # what is True at real tokens, in a criterion
 
 
 @torch.no_grad()
-def lost(subject: Subject, criterion: Any, pairs: Pairs) -> Tuple[Tensor, Tensor]:
+def lost(subject: Subject, criterion: Any, pairs: Pairs) -> tuple[Tensor, Tensor]:
     """Return a criterion's loss and its sample size for a batch."""
     value, size, _ = criterion(subject.shared, pairs.sample)
     return torch.as_tensor(value), torch.as_tensor(size)

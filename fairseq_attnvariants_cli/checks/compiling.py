@@ -1,7 +1,8 @@
 """The demand on ``--compile``: a step is compiled once."""
 
 import itertools
-from typing import Any, Callable, Iterator, List
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 import torch._dynamo
@@ -43,9 +44,9 @@ def compiled(subject: Subject) -> None:
         except ConfigurationError as refusal:
             raise NotApplicable(str(refusal)) from None
         compiler = torch._dynamo.lookup_backend("inductor")
-    graphs: List[Any] = []
+    graphs: list[Any] = []
 
-    def compile_graph(graph: Any, inputs: List[Any]) -> Callable[..., Any]:
+    def compile_graph(graph: Any, inputs: list[Any]) -> Callable[..., Any]:
         graphs.append(graph)
         return compiler(graph, inputs)
 
@@ -80,7 +81,7 @@ def convolutions(graph: Any) -> Iterator[str]:
             yield last_in_user_dir(LINES.findall(node.meta.get("stack_trace") or ""))
 
 
-def batches(subject: Subject) -> List[Pairs]:
+def batches(subject: Subject) -> list[Pairs]:
     """Return batches whose sizes differ from each other and from all widths: the compiler treats equal sizes as one."""
     widths = {size for parameter in subject.shared.parameters() for size in parameter.shape}
     sizes = (size for size in itertools.count(LEAST) if size not in widths)

@@ -2,7 +2,8 @@
 
 import inspect
 import re
-from typing import Any, Callable, Dict, NamedTuple, Optional
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,7 +20,7 @@ SHIFTED = ": they are shifted by the padding"
 class Finding(NamedTuple):
     """The result of a demand."""
 
-    holds: Optional[bool]  # None if the demand does not apply
+    holds: bool | None  # None if the demand does not apply
     found: str  # by how much it fails, or why it does not apply
 
 
@@ -46,7 +47,7 @@ class Demand(NamedTuple):
         return Finding(True, "")
 
 
-ADDED: Dict[str, Demand] = {}
+ADDED: dict[str, Demand] = {}
 
 
 def demand(function: Callable[[Subject], None]) -> Callable[[Subject], None]:

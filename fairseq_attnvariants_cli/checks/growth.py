@@ -7,7 +7,7 @@ represent time, and the bytes that are alive at once represent memory.
 import functools
 import gc
 import weakref
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, NamedTuple
 
 import torch
 from fairseq.models import FairseqIncrementalDecoder
@@ -31,7 +31,7 @@ class Counter(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.touched = 0  # numbers read and written
-        self._sizes: Dict[int, int] = {}  # bytes of storages that were made here and still exist, by address
+        self._sizes: dict[int, int] = {}  # bytes of storages that were made here and still exist, by address
 
     @property
     def alive(self) -> int:
@@ -50,7 +50,7 @@ class Counter(TorchDispatchMode):
         if self._collects:
             gc.enable()
 
-    def __torch_dispatch__(self, function: Any, types: Any, arguments: Tuple[Any, ...] = (), named: Any = None) -> Any:
+    def __torch_dispatch__(self, function: Any, types: Any, arguments: tuple[Any, ...] = (), named: Any = None) -> Any:
         """Run the operation, and count it; views read and write nothing."""
         made = function(*arguments, **(named or {}))
         outputs, inputs = (list(filter(torch.is_tensor, tree_flatten(each)[0])) for each in (made, (arguments, named)))
@@ -73,7 +73,7 @@ class Cost(NamedTuple):
     memory: int  # bytes that training keeps for the backward pass, or search for the next step
 
 
-def line(subject: Subject, words: List[str], length: int) -> str:
+def line(subject: Subject, words: list[str], length: int) -> str:
     """Return a line of ``length`` words, or of ``length`` characters if the task reads characters."""
     if isinstance(subject.task, (CharTranslationTask, StringTransductionTask)):
         return "".join(word[0] + " " for word in words * length)[: length - 1] + words[0][0]
@@ -94,7 +94,7 @@ def training_cost(model: Any, pairs: Pairs) -> Cost:
 def search_cost(model: Any, pairs: Pairs) -> Cost:
     """Return the cost of decoding known targets step by step."""
     model.eval()
-    state: Dict[str, Any] = {}
+    state: dict[str, Any] = {}
     with Counter() as counter, torch.no_grad():
         encoder_out = model.encoder(pairs.source, src_lengths=pairs.lengths)
         for step in range(pairs.previous.size(1)):
@@ -103,7 +103,7 @@ def search_cost(model: Any, pairs: Pairs) -> Cost:
 
 
 @functools.lru_cache(maxsize=8)
-def costs(subject: Subject) -> Dict[Tuple[str, int, int], Cost]:
+def costs(subject: Subject) -> dict[tuple[str, int, int], Cost]:
     """Return the costs of one pair, in training and in search, by the lengths of source and target."""
     found = {}
     model, least = subject.model(), LENGTHS[0]

@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import warnings
-from typing import Iterator
+from collections.abc import Iterator
 
 NOT_FINITE = "are not finite"  # in messages about NaN and infinity
 

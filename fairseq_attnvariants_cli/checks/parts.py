@@ -2,7 +2,7 @@
 
 import contextlib
 import warnings
-from typing import Iterator
+from collections.abc import Iterator
 
 import torch
 

@@ -7,7 +7,8 @@ method.
 
 import functools
 import inspect
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +30,7 @@ class WrongReturn(Broken):
     """The error of a component that returns a wrong value; the message has this value and what is wanted."""
 
 
-def shaped(found: Any, letters: str, *sizes: Optional[int]) -> None:
+def shaped(found: Any, letters: str, *sizes: int | None) -> None:
     """Refuse anything except a tensor of these sizes.  A size of None may be any number; ``letters`` name the sizes."""
     if (
         not isinstance(found, Tensor)
@@ -173,7 +174,7 @@ def prediction(part: Readout, found: Any, values: Tensor, project: Any, steps: S
     rows(found.terms, "of the terms N", len(values))
 
 
-RETURNS: Dict[Type[Part], Dict[str, Callable[..., None]]] = {
+RETURNS: dict[type[Part], dict[str, Callable[..., None]]] = {
     Attention: {"energies": energies, "read": attended},
     Carrying: {
         "remember": lambda part, found, annotations: rows(found, "B", len(annotations)),
@@ -212,7 +213,7 @@ def nothing_there(past: Past) -> str:
 UNSHARED = {"normalize": (0,), "step": (1,), "finish": (0,), "predict": (0,)}
 
 
-def tensors(value: Any, name: str) -> Iterator[Tuple[str, Tensor]]:
+def tensors(value: Any, name: str) -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors in nested tuples and dictionaries, by their names in the method, such as ``past.carried``."""
     if isinstance(value, Tensor):
         yield name, value
@@ -225,7 +226,7 @@ def tensors(value: Any, name: str) -> Iterator[Tuple[str, Tensor]]:
             yield from tensors(entry, f"{name}{field}")
 
 
-def handed(names: Sequence[str], given: Sequence[Any], unshared: Sequence[int]) -> Dict[Tuple[str, int, int], Tensor]:
+def handed(names: Sequence[str], given: Sequence[Any], unshared: Sequence[int]) -> dict[tuple[str, int, int], Tensor]:
     """Return the tensors in a method's shared arguments, by name, identity and version, which a change alters."""
     shared = [pair for place, pair in enumerate(zip(names, given)) if place not in unshared]
     found = [pair for name, value in shared for pair in tensors(value, name)]
@@ -242,9 +243,9 @@ def odd(tensor: Tensor) -> str:
 OF_MODULES = vars(nn.Module()).keys()  # attributes that every module has
 
 
-def on_itself(part: Part) -> Dict[str, Tuple[Any, ...]]:
+def on_itself(part: Part) -> dict[str, tuple[Any, ...]]:
     """Return a component's attributes and buffers, by name.  An entry differs after its attribute has changed."""
-    entries: Dict[str, Tuple[Any, ...]] = {}
+    entries: dict[str, tuple[Any, ...]] = {}
     for name, value in {**vars(part), **part._buffers}.items():  # type: ignore[attr-defined]  # parts are modules
         if name not in OF_MODULES:
             version = value._version if isinstance(value, Tensor) and not value.is_inference() else None
@@ -256,12 +257,12 @@ def on_itself(part: Part) -> Dict[str, Tuple[Any, ...]]:
 class Notes(NamedTuple):
     """Notes on the changes that custom components make, each with its place."""
 
-    in_place: List[str]  # changes of arguments
-    on_self: List[str]  # changes of the components' attributes
-    not_finite: List[str]  # infinite and undefined numbers that they return
+    in_place: list[str]  # changes of arguments
+    on_self: list[str]  # changes of the components' attributes
+    not_finite: list[str]  # infinite and undefined numbers that they return
 
 
-def looking(kind: Type[Part], name: str, look: Callable[..., None], notes: Notes) -> Callable[..., Any]:
+def looking(kind: type[Part], name: str, look: Callable[..., None], notes: Notes) -> Callable[..., Any]:
     """Wrap a method of a class: check what it returns by ``look``, and note changes in place and of attributes."""
     method = vars(kind)[name]
     names = [*inspect.signature(method).parameters][1:]
@@ -296,7 +297,7 @@ def looking(kind: Type[Part], name: str, look: Callable[..., None], notes: Notes
     return wrapped
 
 
-def from_outside(part: Part, notes: Notes) -> Dict[str, Callable[..., Any]]:
+def from_outside(part: Part, notes: Notes) -> dict[str, Callable[..., Any]]:
     """Return the methods of a component that come from outside of the package, wrapped by :func:`looking`."""
     methods = {}
     for base, looks in RETURNS.items():

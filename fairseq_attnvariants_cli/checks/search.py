@@ -1,6 +1,7 @@
 """Demands on search: a beam computes step by step what the model computes at once."""
 
-from typing import Any, Dict, List, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from fairseq.models import FairseqIncrementalDecoder
@@ -13,7 +14,7 @@ from .demand import SHIFTED, close, demand, shifted
 from .outcome import Broken, NotApplicable
 from .subject import SOURCES, Output, Pairs, Subject, attention
 
-Hypotheses = List[List[Dict[str, Any]]]  # of each sentence, as fairseq's search returns them
+Hypotheses = list[list[dict[str, Any]]]  # of each sentence, as fairseq's search returns them
 
 # two hypotheses for each sentence, equally long in words and in letters
 LINES = ["NO POP QUA ROT SUN", "TON US VOW OX NO", "OX NO VOW POP US", "US POP SUN ROT ON", "ON SUN US QUA POP"]
@@ -24,7 +25,7 @@ REORDERED = [[1, 0, 3, 2, 5, 4], [0, 0, 3, 2, 4, 4], [1, 0, 2, 2, 5, 4], [0, 1, 
 LEAVING = [[0, 1, 2, 3, 4, 5], [3, 2, 5, 4], [1, 0], [0, 0]]
 
 
-def step_by_step(subject: Subject, changes: Sequence[Sequence[int]], what: str, model: Optional[Any] = None) -> None:
+def step_by_step(subject: Subject, changes: Sequence[Sequence[int]], what: str, model: Any | None = None) -> None:
     """Decode known targets step by step like a beam, and compare every step with the run at once.
 
     Args:
@@ -43,7 +44,7 @@ def step_by_step(subject: Subject, changes: Sequence[Sequence[int]], what: str, 
     sentences, pairs = subject.pairs(), subject.pairs([line for line in SOURCES for _ in range(2)], LINES)
     with torch.no_grad():
         full = subject.forward(model, pairs)
-        state: Dict[str, Any] = {}
+        state: dict[str, Any] = {}
         rows = torch.arange(len(LINES))
         encoder_out = model.encoder(sentences.source, src_lengths=sentences.lengths)
         encoder_out = model.encoder.reorder_encoder_out(encoder_out, twice)

@@ -2,8 +2,9 @@
 
 import copy
 import os
+from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, NamedTuple
 
 import torch
 from fairseq import options
@@ -31,7 +32,7 @@ from ..text.files import UserError, reason, refuse
 from .outcome import NOT_FINITE, quiet
 from .returns import Notes, watch
 
-DIFFERING: Dict[str, Any] = dict(
+DIFFERING: dict[str, Any] = dict(
     encoder_embed_dim=6,
     encoder_hidden_size=8,
     encoder_char_hidden_size=4,
@@ -73,14 +74,14 @@ class Pairs(NamedTuple):
     source: Tensor  # B x S, padded on the left by default
     lengths: Tensor  # of the sources, B
     previous: Tensor  # B x T, from EOS on, padded on the right
-    sample: Dict[str, Any]  # the batch as criterions read it
+    sample: dict[str, Any]  # the batch as criterions read it
 
 
 class Output(NamedTuple):
     """A model's output for a batch."""
 
     scores: Tensor  # log-probabilities, B x T x V
-    attention: Optional[Tensor]  # B x T x S, if the model returns any
+    attention: Tensor | None  # B x T x S, if the model returns any
 
     def before(self, step: int) -> "Output":
         """Return the output for the steps before ``step``."""
@@ -108,7 +109,7 @@ class Subject:
         self.architecture = architecture
         self.notes = Notes([], [], [])
         self._hinted = False
-        refusals: List[Exception] = []
+        refusals: list[Exception] = []
         known = _options_of(architecture)
         for sizes in SIZES:
             flags = [part for name, value in sizes.items() if name in known for part in (flag(name), str(value))]
@@ -200,7 +201,7 @@ class Subject:
         wider_target: int = 0,
     ) -> Pairs:
         """Return a batch in the order given, with padding of sources ``left`` or right, ``wider`` than necessary."""
-        items: List[Dict[str, Any]] = [
+        items: list[dict[str, Any]] = [
             {"id": k, "source": self.source(source), "target": self.target(target)}
             for k, (source, target) in enumerate(zip(sources, targets, strict=True))
         ]
@@ -229,12 +230,12 @@ class Subject:
         return tokens.ne(self.task.source_dictionary.pad())
 
 
-def attention(made: Tuple[Any, ...]) -> Optional[Tensor]:
+def attention(made: tuple[Any, ...]) -> Tensor | None:
     """Return the attention, ``B x T x S``, in the output of a model or a decoder, if there is any."""
     return output_named(made[1], "attn")
 
 
-def _options_of(architecture: str) -> List[str]:
+def _options_of(architecture: str) -> list[str]:
     parser = options.get_parser("", default_task="translation")
     ARCH_MODEL_REGISTRY[architecture].add_args(parser)
     return [action.dest for action in parser._actions]

@@ -3,7 +3,8 @@
 import os
 import tempfile
 import traceback
-from typing import Any, Callable, Dict, List, Tuple
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from fairseq import checkpoint_utils
@@ -52,7 +53,7 @@ def loss(model: Any, pairs: Pairs, seed: int = 1, with_attention: bool = False) 
     return total
 
 
-def trained_parameters(model: Any) -> Dict[str, Tensor]:
+def trained_parameters(model: Any) -> dict[str, Tensor]:
     """Return all parameters except frozen ones, and the copies that fairseq's Transformer keeps for fast inference."""
     layers = [part for part in model.modules() if isinstance(part, TransformerEncoderLayerBase)]
     copies = {id(parameter) for layer in layers for parameter in layer.parameters(recurse=False)}
@@ -95,7 +96,7 @@ def _all_known(output: Tensor, model: Any) -> None:
             )
 
 
-def _no_names(what: str, names: List[str]) -> None:
+def _no_names(what: str, names: list[str]) -> None:
     if names:
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         raise Broken(f"parameters {what}: {', '.join(names[:3])}{more}")
@@ -120,7 +121,7 @@ def gradients(subject: Subject) -> None:
     for name, _, gradient in wanted:
         finite(gradient, f"gradients of {name}")
     least = 1e-3 * max(float(gradient.norm()) for _, _, gradient in wanted)
-    wrong: Dict[str, float] = {}
+    wrong: dict[str, float] = {}
     for name, parameter, gradient in wanted:
         along = torch.randn(parameter.shape, generator=generator, dtype=torch.double)
         along /= along.norm()
@@ -152,9 +153,9 @@ class Rounding(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.places: List[str] = []
+        self.places: list[str] = []
 
-    def __torch_dispatch__(self, function: Any, types: Any, arguments: Tuple[Any, ...] = (), named: Any = None) -> Any:
+    def __torch_dispatch__(self, function: Any, types: Any, arguments: tuple[Any, ...] = (), named: Any = None) -> Any:
         """Run the operation, and note its place if it rounds."""
         made = function(*arguments, **(named or {}))
         copied = COPIES.get(function)  # the place of the argument that is copied

@@ -5,7 +5,8 @@ import json
 import os
 import reprlib
 import zipfile
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import yaml
@@ -22,7 +23,7 @@ def shown(value: Any, most: int) -> str:
     return (reprlib.repr(value) if isinstance(value, (list, dict)) else str(value))[:most]
 
 
-def once(path: str, pairs: Sequence[Tuple[Any, Any]]) -> Dict[Any, Any]:
+def once(path: str, pairs: Sequence[tuple[Any, Any]]) -> dict[Any, Any]:
     """Return the pairs of a mapping in the file ``path``, of which Python's readers keep the last of equal names.
 
     Raises:
@@ -40,7 +41,7 @@ class Options(NamedTuple):
 
     source: str  # the file that has them, for messages
     marian: bool  # Marian's, not Nematus's
-    values: Dict[str, Any]
+    values: dict[str, Any]
 
     def get(self, *names: str, default: Any = None) -> Any:
         """Return the value of the first of these names that has one, or ``default``."""
@@ -55,7 +56,7 @@ class Arrays:
         arrays: all arrays, by name.
     """
 
-    def __init__(self, path: str, arrays: Dict[str, np.ndarray]):
+    def __init__(self, path: str, arrays: dict[str, np.ndarray]):
         self.path = path
         self.arrays = arrays
         self.left = set(arrays)
@@ -64,7 +65,7 @@ class Arrays:
         """Return whether an array has this name."""
         return name in self.arrays
 
-    def shape(self, name: str) -> Tuple[int, int]:
+    def shape(self, name: str) -> tuple[int, int]:
         """Return the two sizes of a matrix.
 
         Raises:
@@ -111,7 +112,7 @@ class Arrays:
             )
         return self.arrays[name]
 
-    def _taken(self, name: str, *fitting: Tuple[int, ...]) -> np.ndarray:
+    def _taken(self, name: str, *fitting: tuple[int, ...]) -> np.ndarray:
         array = self._named(name)
         if array.shape not in fitting:
             raise UserError(
@@ -128,12 +129,12 @@ def _size(shape: Sequence[int]) -> str:
     return " x ".join(map(str, shape)) or "a number"
 
 
-def _shown(names: List[str]) -> str:
+def _shown(names: list[str]) -> str:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(name[:LONGEST] for name in names[:SHOWN]) + more
 
 
-def read_arrays(path: str) -> Dict[str, np.ndarray]:
+def read_arrays(path: str) -> dict[str, np.ndarray]:
     """Read the arrays of a file, without those of an optimizer.
 
     All except Marian's options are rounded to float32 and kept in float64, in which products are computed.
@@ -143,7 +144,7 @@ def read_arrays(path: str) -> Dict[str, np.ndarray]:
     """
     if path.endswith(".bin"):
         raise UserError(f"{path} is a binary of Marian: make an .npz of it with marian convert -f {path} -t MODEL.npz")
-    found: Dict[str, np.ndarray] = {}
+    found: dict[str, np.ndarray] = {}
     try:
         with zipfile.ZipFile(path) as members:
             damaged = members.testzip()  # numpy reads no checksum
@@ -175,7 +176,7 @@ def read_arrays(path: str) -> Dict[str, np.ndarray]:
     return found
 
 
-def read_options(path: str, arrays: Dict[str, np.ndarray], given: Optional[str]) -> Options:
+def read_options(path: str, arrays: dict[str, np.ndarray], given: str | None) -> Options:
     """Return the options of a model: Marian's are among the arrays, Nematus's in a file, ``given`` or ``PATH.json``.
 
     Raises:
@@ -204,7 +205,7 @@ def read_json(path: str) -> Any:
     return json.loads("\n".join(read_lines(path)), object_pairs_hook=lambda pairs: once(path, pairs))
 
 
-def _mapping(where: str, read: Any) -> Dict[str, Any]:
+def _mapping(where: str, read: Any) -> dict[str, Any]:
     content: Any = None
     with contextlib.suppress(ValueError, yaml.YAMLError, RecursionError):
         content = read()

@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from typing import Collection, Dict, Iterable, Tuple
+from collections.abc import Collection, Iterable
 
 from ..text.files import UserError
 
@@ -61,13 +61,13 @@ def nematus_name(name: str, alternating: bool) -> str:
     return PLAIN.get(name, name)
 
 
-def nematus_names(path: str, names: Iterable[str], alternating: bool) -> Dict[str, str]:
+def nematus_names(path: str, names: Iterable[str], alternating: bool) -> dict[str, str]:
     """Map Nematus's names to the names in a file.
 
     Raises:
         UserError: two arrays have the same name in Nematus.
     """
-    found: Dict[str, str] = {}
+    found: dict[str, str] = {}
     for name in names:
         new = nematus_name(name, alternating)
         if new in found:
@@ -81,7 +81,7 @@ def how_many(names: Collection[str], pattern: str, start: int = 1) -> int:
     return next(count for count in itertools.count() if pattern.format(start + count) not in names)
 
 
-def parts(names: Collection[str]) -> Tuple[int, int, int, int]:
+def parts(names: Collection[str]) -> tuple[int, int, int, int]:
     """Count encoder layers, the cells of each, the cells of the lowest decoder layer, and decoder layers."""
     return (
         1 + how_many(names, "encoder_{}_U", start=2),

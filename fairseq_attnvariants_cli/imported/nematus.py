@@ -6,7 +6,8 @@ bias to its input, and a cell after attention adds it in the recurrent product. 
 normalisation: none, Nematus's (separate for gates and candidate, biases inside), or Marian's (joint, one bias after).
 """
 
-from typing import Any, Dict, List, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,7 +25,7 @@ NEVER = -1e4  # logit of <s> and <pad>, whose probability is then 0 in any numbe
 MARIAN_SCALE = 100.0
 
 # options that change the equations, with all their names, and the values that this package has equations for
-NEMATUS: Dict[Tuple[str, ...], Sequence[Any]] = {
+NEMATUS: dict[tuple[str, ...], Sequence[Any]] = {
     ("factors",): (1,),
     ("model_type",): ("rnn",),
     ("encoder",): ("gru",),
@@ -36,11 +37,11 @@ NEMATUS: Dict[Tuple[str, ...], Sequence[Any]] = {
     ("layer_normalization_type",): ("layernorm",),
     ("output_hidden_activation",): ("tanh",),
 }
-NEMATUS_UPPER: Dict[Tuple[str, ...], Sequence[Any]] = {
+NEMATUS_UPPER: dict[tuple[str, ...], Sequence[Any]] = {
     ("decoder_deep",): ("gru",),
     ("rnn_dec_high_transition_depth", "dec_high_recurrence_transition_depth"): (1,),
 }
-MARIAN: Dict[Tuple[str, ...], Sequence[Any]] = {
+MARIAN: dict[tuple[str, ...], Sequence[Any]] = {
     ("type",): ("nematus", "amun", "s2s"),
     ("enc-type",): ("bidirectional", "alternating", "bi-unidirectional"),
     ("enc-cell",): ("gru", "gru-nematus"),
@@ -54,7 +55,7 @@ MARIAN: Dict[Tuple[str, ...], Sequence[Any]] = {
     ("dec-cell-base-depth",): range(2, 1000),
 }
 # options that say what the arrays show, by the attribute of :class:`Network` that has it
-SIZES: Dict[str, Tuple[str, ...]] = {
+SIZES: dict[str, tuple[str, ...]] = {
     "source_width": ("dim_word", "embedding_size", "dim-emb"),
     "hidden": ("dim", "state_size", "dim-rnn"),
     "encoder_layers": ("enc_depth", "rnn_enc_depth", "enc-depth"),
@@ -63,16 +64,16 @@ SIZES: Dict[str, Tuple[str, ...]] = {
     "decoder_depth": ("dec_base_recurrence_transition_depth", "rnn_dec_base_transition_depth", "dec-cell-base-depth"),
 }
 # the same for switches: the arrays show that one of them is on, or that none is
-SWITCHES: Dict[str, Tuple[str, ...]] = {
+SWITCHES: dict[str, tuple[str, ...]] = {
     "tied": ("tie_decoder_embeddings", "tied-embeddings", "tied-embeddings-all"),
     "one_embedding": ("tie_encoder_decoder_embeddings", "tied-embeddings-src", "tied-embeddings-all"),
     "normalised": ("layer_normalisation", "rnn_layer_normalization", "layer-normalization"),
 }
 
-Two = Tuple[Any, Any]  # a cell's weights, biases or norms: of the input's sum, or None, and of the recurrent sum
+Two = tuple[Any, Any]  # a cell's weights, biases or norms: of the input's sum, or None, and of the recurrent sum
 
 
-def read_network(path: str, arrays: Dict[str, np.ndarray], options: Options, shared: bool) -> "Network":
+def read_network(path: str, arrays: dict[str, np.ndarray], options: Options, shared: bool) -> "Network":
     """Return the network that has these arrays.
 
     Args:
@@ -96,7 +97,7 @@ def read_network(path: str, arrays: Dict[str, np.ndarray], options: Options, sha
     return Network(Arrays(path, dropped_out(found, options)), options, alternating, shared)
 
 
-def check_options(options: Options, table: Dict[Tuple[str, ...], Sequence[Any]]) -> None:
+def check_options(options: Options, table: dict[tuple[str, ...], Sequence[Any]]) -> None:
     """Refuse options whose values this package has no equations for.
 
     Raises:
@@ -118,7 +119,7 @@ def check_options(options: Options, table: Dict[Tuple[str, ...], Sequence[Any]])
             )
 
 
-def dropped_out(arrays: Dict[str, np.ndarray], options: Options) -> Dict[str, np.ndarray]:
+def dropped_out(arrays: dict[str, np.ndarray], options: Options) -> dict[str, np.ndarray]:
     """Scale matrices as in translation, where Nematus before 0.1 multiplies inputs by the probability to be kept.
 
     Raises:
@@ -202,7 +203,7 @@ class Network:
         self.tied = "ff_logit_W" not in arrays and "ff_logit_Wt" not in arrays
         self.one_embedding = self.target == "Wemb"
         self.normalised = self.norm_of("decoder_U_lns", "decoder_gamma2") != "none"
-        self.filled: List[Tensor] = []
+        self.filled: list[Tensor] = []
         self.check_options()
         self.options = self.model_options(shared)
 
@@ -215,7 +216,7 @@ class Network:
             UserError: an option differs from what the arrays show.
         """
         given = {name: value for name, value in self.given.values.items() if value is not None}
-        told: Dict[str, Dict[str, Any]] = {
+        told: dict[str, dict[str, Any]] = {
             attribute: {name: given[name] for name in names if given.get(name)} for attribute, names in SIZES.items()
         }
         for attribute, names in SWITCHES.items():
@@ -231,7 +232,7 @@ class Network:
                         "missing"
                     )
 
-    def model_options(self, shared: bool) -> Dict[str, Any]:
+    def model_options(self, shared: bool) -> dict[str, Any]:
         """Return the options of the model in this package that has the network's equations."""
         cells = {prefix: self.norm_of(f"{prefix}_U_lns", f"{prefix}_gamma2") for prefix in ("encoder", "decoder")}
         norms = {*cells.values()}
@@ -268,7 +269,7 @@ class Network:
             **self.encoder_options(upper),
         }
 
-    def encoder_options(self, upper: bool) -> Dict[str, Any]:
+    def encoder_options(self, upper: bool) -> dict[str, Any]:
         """Return the options for the inputs of the encoder's layers, and for the place of residuals."""
         deep, both = self.encoder_layers > 1, self.has_directions(2)
         skip = self.given.get("skip", default=False) if self.given.marian else deep or upper

@@ -1,6 +1,6 @@
 """The dictionaries of Nematus and Marian, and their conversion to fairseq's."""
 
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -17,11 +17,11 @@ class Vocabulary(NamedTuple):
     """Words by the number of their row in a matrix."""
 
     path: str
-    words: Dict[int, str]
+    words: dict[int, str]
     end: int  # number of the end of a sentence
     unknown: int  # number of unknown words
 
-    def rows(self, count: int) -> List[int]:
+    def rows(self, count: int) -> list[int]:
         """Return the row of each symbol of fairseq's dictionary in a matrix of ``count`` rows, or -1 for no row.
 
         Raises:
@@ -34,9 +34,9 @@ class Vocabulary(NamedTuple):
         words = [row for row in range(count) if row not in (self.end, self.unknown)]
         return [-1, -1, self.end, self.unknown, *words]
 
-    def lines(self, count: int) -> List[str]:
+    def lines(self, count: int) -> list[str]:
         """Return the lines of fairseq's ``dict.txt`` for the first ``count`` rows."""
-        found: List[str] = []
+        found: list[str] = []
         seen = {*SPECIAL}
         for row in self.rows(count)[len(SPECIAL) :]:
             word = self.words.get(row, "")
@@ -78,7 +78,7 @@ def read_vocabulary(path: str) -> Vocabulary:
         raise UserError(f"{path} is no dictionary, or is damaged ({type(error).__name__})") from None
     if not isinstance(content, dict) or not content:
         raise UserError(f"{path} is no dictionary: words with numbers are wanted")
-    words: Dict[int, str] = {}
+    words: dict[int, str] = {}
     for word, value in content.items():
         number = _number(value)
         if not isinstance(word, str) or number < 0:
@@ -95,7 +95,7 @@ def _number(value: Any) -> int:
     return int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 10 else -1
 
 
-def _special(path: str, words: Dict[int, str], row: int, names: Any) -> int:
+def _special(path: str, words: dict[int, str], row: int, names: Any) -> int:
     if words.get(row) in names:
         return row
     for number, word in words.items():

@@ -6,7 +6,7 @@ measure's interval.
 """
 
 from collections import defaultdict
-from typing import Callable, Dict, Iterable, List, Optional, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from sacrebleu.metrics import BLEU
@@ -20,14 +20,14 @@ Words = Sequence[Sequence[str]]  # of each sentence
 Measure = Callable[[np.ndarray], np.ndarray]  # counts ... x K to numbers ..., NaN where there is nothing to count
 
 
-def split_lines(lines: Sequence[str], lowercase: bool) -> List[List[str]]:
+def split_lines(lines: Sequence[str], lowercase: bool) -> list[list[str]]:
     """Return the words of each line."""
     return [(line.lower() if lowercase else line).split() for line in lines]
 
 
-def matches(words: Sequence[str], reference: Sequence[str]) -> List[Optional[int]]:
+def matches(words: Sequence[str], reference: Sequence[str]) -> list[int | None]:
     """Return the position in the reference that each word matches, or None if no occurrence is left."""
-    places: Dict[str, List[int]] = defaultdict(list)
+    places: dict[str, list[int]] = defaultdict(list)
     for position in range(len(reference) - 1, -1, -1):
         places[reference[position]].append(position)
     return [places[word].pop() if places.get(word) else None for word in words]
@@ -107,13 +107,13 @@ def bleu(counts: np.ndarray) -> np.ndarray:
     return np.array(scores).reshape(counts.shape[:-1])
 
 
-def _bleu(counts: np.ndarray, smoothing: str, value: Optional[float] = None) -> float:
+def _bleu(counts: np.ndarray, smoothing: str, value: float | None = None) -> float:
     ours, theirs, *ngrams = map(int, counts)
     return BLEU.compute_bleu(ngrams[:4], ngrams[4:], ours, theirs, smoothing, value).score
 
 
 def bleu_counts(
-    lines: Sequence[str], references: References, tokenize: Optional[str] = None, lowercase: bool = False
+    lines: Sequence[str], references: References, tokenize: str | None = None, lowercase: bool = False
 ) -> np.ndarray:
     """Return lengths of translation and reference, matching n-grams, and all n-grams, ``sentences x 10``."""
     metric = bleu_metric(tokenize, lowercase=lowercase, effective_order=True)
@@ -121,12 +121,12 @@ def bleu_counts(
     return np.array([[one.sys_len, one.ref_len, *one.counts, *one.totals] for one in found], dtype=float)
 
 
-def sentence_bleu(counts: np.ndarray) -> List[float]:
+def sentence_bleu(counts: np.ndarray) -> list[float]:
     """Return BLEU of each sentence, with 1 added to the counts of 2-grams and longer ones (Lin and Och 2004)."""
     return [_bleu(row, "add-k", 1) for row in counts]
 
 
-def half_widths(counts: np.ndarray, measure: Measure, samples: int) -> List[Optional[float]]:
+def half_widths(counts: np.ndarray, measure: Measure, samples: int) -> list[float | None]:
     """Return half of the width of each group's 95% interval, by a bootstrap over sentences (Koehn 2004).
 
     Resamples are the same for every system, unless ``SACREBLEU_SEED`` is ``none``. The result is None for a group that

@@ -5,9 +5,10 @@ import json
 import math
 import os
 from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, NamedTuple
 
 from ..options import SEARCH
 from ..text.files import UserError, read_lines, say, write_whole
@@ -17,7 +18,7 @@ from .runs import Run
 MEASURES = ("BLEU", "chrF2", "TER")  # by default
 KNOWN = (*MEASURES, "1-gram BLEU", "accuracy")
 
-Measures = Dict[str, Optional[str]]  # by name: the file that has it, or None if sacrebleu computes it
+Measures = dict[str, str | None]  # by name: the file that has it, or None if sacrebleu computes it
 
 
 class Place(NamedTuple):
@@ -28,15 +29,15 @@ class Place(NamedTuple):
     measure: str
 
 
-Scores = Dict[Place, Dict[int, float]]  # of each seed
+Scores = dict[Place, dict[int, float]]  # of each seed
 
 
 class Translations(NamedTuple):
     """A run's translations of a test set."""
 
     path: str  # of the files in the run's folder, without .hypothesis.txt and .reference.txt
-    hypotheses: List[str]
-    references: List[str]
+    hypotheses: list[str]
+    references: list[str]
 
 
 def translate(run: Run, subset: str, options: Any) -> Translations:
@@ -80,7 +81,7 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:12]
 
 
-def parse_measures(asked: Optional[Sequence[str]]) -> Measures:
+def parse_measures(asked: Sequence[str] | None) -> Measures:
     """Return the measures that ``--measure`` names, or :data:`MEASURES`.
 
     Raises:
@@ -102,7 +103,7 @@ def read_translations(measures: Measures) -> bool:
     return any(path is None or "{translations}" in path for path in measures.values())
 
 
-def mean_of_file(path: str, count: Optional[int]) -> Optional[float]:
+def mean_of_file(path: str, count: int | None) -> float | None:
     """Return the mean of one number per line, without ``nan``, or None if all are ``nan``.
 
     Raises:
@@ -123,8 +124,8 @@ def mean_of_file(path: str, count: Optional[int]) -> Optional[float]:
 
 
 def measures_in_files(
-    measures: Measures, run: Run, subset: str, translations: Optional[Translations]
-) -> Iterator[Tuple[str, float]]:
+    measures: Measures, run: Run, subset: str, translations: Translations | None
+) -> Iterator[tuple[str, float]]:
     """Yield the measures of a run that are in files, except for files that have only ``nan``.
 
     Raises:
@@ -154,7 +155,7 @@ def evaluate(systems: Mapping[str, Sequence[Run]], options: Any) -> Scores:
     results: Scores = defaultdict(dict)
     for position, subset in enumerate(options.gen_subset):
         reference = list(read_lines(options.reference[position])) if options.reference else []
-        hypotheses: Dict[Tuple[str, int], List[str]] = {}  # by system and seed
+        hypotheses: dict[tuple[str, int], list[str]] = {}  # by system and seed
         for name, runs in systems.items():
             for run in runs:
                 translations = translate(run, subset, options) if read_translations(measures) else None

@@ -1,9 +1,10 @@
 """Groups of words and sentences, as in compare-mt (Neubig et al. 2019)."""
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Callable, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,17 +32,17 @@ class Groups(NamedTuple):
 
     by: str
     measure: str
-    names: List[str]  # of the groups
-    counts: List[Optional[int]]  # of words or sentences; None if the values are counts
-    values: List[List[Optional[float]]]  # of each system: one per group, None if empty; integers count sentences
-    intervals: List[List[Optional[float]]]  # half of the widths of the 95% intervals; empty lists without resamples
+    names: list[str]  # of the groups
+    counts: list[int | None]  # of words or sentences; None if the values are counts
+    values: list[list[float | None]]  # of each system: one per group, None if empty; integers count sentences
+    intervals: list[list[float | None]]  # half of the widths of the 95% intervals; empty lists without resamples
 
-    def filled(self) -> List[int]:
+    def filled(self) -> list[int]:
         """Return the positions of the groups that have words or sentences, or a value that is not 0."""
         return [k for k, count in enumerate(self.counts) if count or any(values[k] for values in self.values)]
 
 
-def names_up_to(last: Sequence[int], least: Optional[int] = 0) -> List[str]:
+def names_up_to(last: Sequence[int], least: int | None = 0) -> list[str]:
     """Return names of groups of integers from ``least`` on: up to each of the ``last``, and over the final one."""
     names = [f"up to {last[0]}" if least is None else _span(least, last[0])]
     return [*names, *(_span(low + 1, high) for low, high in zip(last, last[1:])), f"over {last[-1]}"]
@@ -55,7 +56,7 @@ def measured(
     by: str, measure: str, names: Sequence[str], sizes: Iterable[float], counts: Counts, compute: Measure, samples: int
 ) -> Groups:
     """Return groups with the measure that ``compute`` gives for each system's counts."""
-    values: List[List[Optional[float]]] = [
+    values: list[list[float | None]] = [
         [None if np.isnan(value) else float(value) for value in compute(own.sum(0))] for own in counts
     ]
     intervals = [counting.half_widths(own, compute, samples) if samples else [] for own in counts]
@@ -79,17 +80,17 @@ class GroupOptions(DarkOption):
         plot: draw the groups as .png, .svg or .pdf
     """
 
-    systems: List[str] = option("SYSTEM", positional=True, nargs="+")
-    tokenize: Optional[str] = option("NAME", choices=TOKENIZERS)
-    train_target: Optional[str] = option()
-    reference_tags: Optional[str] = option()
-    system_tags: Optional[List[str]] = option(action="append")
-    alignments: Optional[str] = option()
-    train_source: Optional[str] = option()
-    boundaries: Optional[List[int]] = numeric(type=positive, nargs="+")
-    ngrams: Optional[int] = numeric()
+    systems: list[str] = option("SYSTEM", positional=True, nargs="+")
+    tokenize: str | None = option("NAME", choices=TOKENIZERS)
+    train_target: str | None = option()
+    reference_tags: str | None = option()
+    system_tags: list[str] | None = option(action="append")
+    alignments: str | None = option()
+    train_source: str | None = option()
+    boundaries: list[int] | None = numeric(type=positive, nargs="+")
+    ngrams: int | None = numeric()
     bootstrap: int = numeric(0, type=resamples)
-    plot: Optional[str] = option()
+    plot: str | None = option()
     sentence_groups: bool = field(init=False, default=True)
     lowercase: bool = field(init=False, default=False)
 
@@ -119,7 +120,7 @@ def check_group_options(options: GroupOptions, source: bool) -> None:
 
 def word_groups(
     options: GroupOptions, systems: Systems, reference: Sequence[str], source: Sequence[str]
-) -> List[Groups]:
+) -> list[Groups]:
     """Return the groups of words that the options have files for: by frequency, by tag, and of the source by frequency.
 
     Raises:
@@ -128,7 +129,7 @@ def word_groups(
     lowercase, samples = options.lowercase, options.bootstrap
     outputs = [split_lines(lines, lowercase) for _, lines in systems]
     gold = split_lines(reference, lowercase)
-    found: List[Groups] = []
+    found: list[Groups] = []
 
     def add(by: str, names: Sequence[str], ours: Sequence[Words], theirs: Words) -> None:
         counts = [word_counts(output, gold, mine, theirs, names) for output, mine in zip(outputs, ours, strict=True)]
@@ -158,7 +159,7 @@ def word_groups(
     return found
 
 
-def _by_frequency(path: str, lowercase: bool) -> Tuple[List[str], Callable[[Words], List[List[str]]]]:
+def _by_frequency(path: str, lowercase: bool) -> tuple[list[str], Callable[[Words], list[list[str]]]]:
     """Return names of groups, and a function that maps words to names by their frequency in a training text."""
     training = (line.lower() if lowercase else line for line in read_lines(path))
     frequency = Counter(chain.from_iterable(line.split() for line in training))
@@ -183,13 +184,13 @@ def length_groups(side: str, lengths: Sequence[int], boundaries: Sequence[int], 
 
 def counted(by: str, names: Sequence[str], numbers: Sequence[np.ndarray]) -> Groups:
     """Count the sentences of each system in each group; ``numbers`` are the groups of the sentences."""
-    values: List[List[Optional[float]]] = [np.bincount(found, minlength=len(names)).tolist() for found in numbers]
+    values: list[list[float | None]] = [np.bincount(found, minlength=len(names)).tolist() for found in numbers]
     return Groups(by, "sentences", list(names), [None] * len(names), values, [[] for _ in numbers])
 
 
 def sentence_groups(
     systems: Systems, references: References, boundaries: Sequence[int], counts: Counts, samples: int
-) -> List[Groups]:
+) -> list[Groups]:
     """Group sentences by length, by difference in length and by BLEU; ``counts`` are from :func:`bleu_counts`.
 
     Lengths are in words between spaces, of the first reference.
@@ -210,8 +211,8 @@ def sentence_groups(
 
 
 def find_groups(
-    options: GroupOptions, systems: Systems, references: References, source: Optional[Sequence[str]]
-) -> List[Groups]:
+    options: GroupOptions, systems: Systems, references: References, source: Sequence[str] | None
+) -> list[Groups]:
     """Return all groups that the options name: of words, of sentences by their source, and of sentences otherwise.
 
     Raises:

@@ -1,7 +1,8 @@
 """sacrebleu's measures, and accuracy."""
 
 import os
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric, Signature
@@ -15,9 +16,9 @@ TOKENISED = 100  # a text with this many lines that end in " ." looks tokenised
 UNKNOWN = "<<unk>>"  # an unknown word in a reference, which no translation can match
 LONGEST_TER = 300  # most words of a line for TER, whose time grows faster than their square
 
-Systems = Sequence[Tuple[str, Sequence[str]]]  # names and hypotheses
+Systems = Sequence[tuple[str, Sequence[str]]]  # names and hypotheses
 References = Sequence[Sequence[str]]  # one or several texts
-Metrics = Sequence[Tuple[str, Metric]]  # names of measures, and their metrics
+Metrics = Sequence[tuple[str, Metric]]  # names of measures, and their metrics
 
 
 class Score(NamedTuple):
@@ -26,8 +27,8 @@ class Score(NamedTuple):
     measure: str
     system: str
     score: float
-    interval: Optional[float]  # half of the width of the 95% interval of the bootstrap
-    p: Optional[float]  # of the paired bootstrap against the first system
+    interval: float | None  # half of the width of the 95% interval of the bootstrap
+    p: float | None  # of the paired bootstrap against the first system
     signature: str
 
 
@@ -49,20 +50,20 @@ class Accuracy(Metric):
     def _preprocess_segment(self, sent: str) -> str:
         return sent.strip().lower() if self.lowercase else sent.strip()
 
-    def _extract_reference_info(self, refs: Sequence[str]) -> Dict[str, Any]:
+    def _extract_reference_info(self, refs: Sequence[str]) -> dict[str, Any]:
         return {"references": refs}
 
-    def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: Dict) -> List[int]:
+    def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict) -> list[int]:
         return [int(hypothesis in ref_kwargs["references"]), 1]
 
-    def _aggregate_and_compute(self, stats: List[List[int]]) -> MetricScore:
+    def _aggregate_and_compute(self, stats: list[list[int]]) -> MetricScore:
         return self._compute_score_from_stats([sum(column) for column in zip(*stats)])
 
     def _compute_score_from_stats(self, stats: Sequence[Any]) -> MetricScore:
         return MetricScore("accuracy", 100 * float(stats[0]) / float(stats[1]))
 
 
-def seed() -> Optional[int]:
+def seed() -> int | None:
     """Return the seed of sacrebleu's resamples, ``SACREBLEU_SEED``, or None, a random seed, for ``none``.
 
     Raises:
@@ -76,7 +77,7 @@ def seed() -> Optional[int]:
     return int(given)
 
 
-def bleu_metric(tokenize: Optional[str], **options: Any) -> BLEU:
+def bleu_metric(tokenize: str | None, **options: Any) -> BLEU:
     """Return sacrebleu's BLEU with one of its tokenisers, its default for None, and other options.
 
     Raises:
@@ -89,13 +90,13 @@ def bleu_metric(tokenize: Optional[str], **options: Any) -> BLEU:
         raise UserError(f"--tokenize {tokenize}: {hint or reason(error)}") from error
 
 
-def metrics(tokenize: Optional[str], lowercase: bool = False, beta: int = 2) -> Metrics:
+def metrics(tokenize: str | None, lowercase: bool = False, beta: int = 2) -> Metrics:
     """Return the measures and their names; ``tokenize`` is sacrebleu's tokeniser, or None for its default.
 
     Raises:
         UserError: the tokeniser is not available.
     """
-    options: Dict[str, Any] = dict(lowercase=lowercase, tokenize=tokenize)
+    options: dict[str, Any] = dict(lowercase=lowercase, tokenize=tokenize)
     return [
         ("BLEU", bleu_metric(**options)),
         (f"chrF{beta}", CHRF(beta=beta, lowercase=lowercase)),
@@ -105,7 +106,7 @@ def metrics(tokenize: Optional[str], lowercase: bool = False, beta: int = 2) -> 
     ]
 
 
-def check_tokenised(tokenize: Optional[str], references: Sequence[str]) -> None:
+def check_tokenised(tokenize: str | None, references: Sequence[str]) -> None:
     """Refuse a tokeniser, None for sacrebleu's default, that would split fairseq's unknown words.
 
     Raises:
@@ -118,7 +119,7 @@ def check_tokenised(tokenize: Optional[str], references: Sequence[str]) -> None:
         )
 
 
-def warn_of_tokenised(systems: Systems, tokenize: Optional[str]) -> None:
+def warn_of_tokenised(systems: Systems, tokenize: str | None) -> None:
     """Report texts that look tokenised, and will be tokenised again, once instead of for every measure."""
     found = [name for name, lines in systems if sum(line.endswith(" .") for line in lines) >= TOKENISED]
     if found and tokenize != "none":
@@ -136,7 +137,7 @@ def within_limits(measures: Metrics, *texts: Sequence[str]) -> Metrics:
     return [(name, metric) for name, metric in measures if name != "TER"]
 
 
-def scores(systems: Systems, references: References, measures: Metrics, samples: int = 0) -> List[Score]:
+def scores(systems: Systems, references: References, measures: Metrics, samples: int = 0) -> list[Score]:
     """Compute every measure of every system; with ``samples`` resamples also intervals, and p against the first system.
 
     A text of one line has neither intervals nor p, because all its resamples are the same.
@@ -149,8 +150,8 @@ def scores(systems: Systems, references: References, measures: Metrics, samples:
         seed()  # refused here, before sacrebleu reads it
     for name, metric in measures:
         results = [metric.corpus_score(hypotheses, references) for _, hypotheses in systems]
-        intervals: List[Optional[float]] = [None] * len(systems)
-        ps: List[Optional[float]] = [None] * len(systems)
+        intervals: list[float | None] = [None] * len(systems)
+        ps: list[float | None] = [None] * len(systems)
         signature = plain = str(metric.get_signature())
         if samples and len(references[0]) > 1:
             signatures, columns = PairedTest(

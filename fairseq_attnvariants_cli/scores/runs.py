@@ -6,8 +6,9 @@ import os
 import re
 import sys
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, NamedTuple
 
 from ..text.files import UserError, say
 
@@ -32,13 +33,13 @@ class Run(NamedTuple):
     data: str  # folder
     seed: int
     name: str  # the name given to its system, or else the architecture
-    options: Dict[str, str]  # by names such as "criterion.label_smoothing"; "criterion._name" is the criterion's name
+    options: dict[str, str]  # by names such as "criterion.label_smoothing"; "criterion._name" is the criterion's name
     parameters: int
     updates: int  # of the checkpoint, as are the hours
     hours: float
 
 
-def find_runs(folders: Sequence[str], checkpoint: str, names: Optional[Sequence[str]] = None) -> List[Run]:
+def find_runs(folders: Sequence[str], checkpoint: str, names: Sequence[str] | None = None) -> list[Run]:
     """Return the runs in or under the folders: all folders that contain the file ``checkpoint``.
 
     Args:
@@ -54,7 +55,7 @@ def find_runs(folders: Sequence[str], checkpoint: str, names: Optional[Sequence[
     if names and len(names) != len(folders):
         raise UserError(f"{len(names)} --name for {len(folders)} folders: give one for each, patterns in quotes")
     runs = []
-    given: Sequence[Optional[str]] = names or [None] * len(folders)
+    given: Sequence[str | None] = names or [None] * len(folders)
     for folder, name in zip(folders, given):
         places = [folder] if os.path.isdir(folder) else sorted(glob.glob(folder))
         if not places:
@@ -78,7 +79,7 @@ def find_runs(folders: Sequence[str], checkpoint: str, names: Optional[Sequence[
     return runs
 
 
-def find_files(folders: Sequence[str], name: str) -> List[Path]:
+def find_files(folders: Sequence[str], name: str) -> list[Path]:
     """Return the files of a name, or a pattern, in and under the folders; several links to a folder count once."""
     seen, found = set(), []
     for folder in folders:
@@ -92,7 +93,7 @@ def find_files(folders: Sequence[str], name: str) -> List[Path]:
     return found
 
 
-def warn_of_unfinished(folder: Path, state: Dict[str, Any]) -> None:
+def warn_of_unfinished(folder: Path, state: dict[str, Any]) -> None:
     """Report the progress of a training, from its last checkpoint, unless it has ended."""
     from fairseq_attnvariants.patches.loading.configuration import as_dict
 
@@ -110,7 +111,7 @@ def warn_of_unfinished(folder: Path, state: Dict[str, Any]) -> None:
         say(f"{folder}: this training has made {made} of {epochs} epochs")
 
 
-def read_run(checkpoint: Path, state: Dict[str, Any]) -> Run:
+def read_run(checkpoint: Path, state: dict[str, Any]) -> Run:
     """Read the settings of a training from its checkpoint's content.
 
     Raises:
@@ -158,7 +159,7 @@ def count_parameters(tensors: Mapping[str, Any]) -> int:
 
     from fairseq_attnvariants.models.warm_start import learned
 
-    sizes: Dict[Any, int] = {}
+    sizes: dict[Any, int] = {}
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and learned(name):
             held: Any = tensor.data_ptr()
@@ -168,13 +169,13 @@ def count_parameters(tensors: Mapping[str, Any]) -> int:
     return sum(sizes.values())
 
 
-def by_system(runs: Sequence[Run]) -> Dict[str, List[Run]]:
+def by_system(runs: Sequence[Run]) -> dict[str, list[Run]]:
     """Group runs that differ only in the seed, by name, and by the options in which runs of one name differ.
 
     An option that only one criterion (or task, optimizer, ...) has distinguishes only runs with this criterion.  An
     option that one group passes on to others, such as ``lr``, is named once.
     """
-    found: Dict[str, List[Run]] = defaultdict(list)
+    found: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         same = [other.options for other in runs if other.name == run.name]
         words = [run.name]

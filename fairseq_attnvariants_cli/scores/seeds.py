@@ -4,8 +4,9 @@
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from statistics import mean
-from typing import List, Mapping, NamedTuple, Optional, Sequence
+from typing import NamedTuple
 
 ALPHA = 0.05  # level of the tests, after Holm's adjustment, and of the intervals
 ROUNDING = 1e-12  # smaller differences are rounding errors
@@ -20,8 +21,8 @@ class Estimate(NamedTuple):
 
     n: int
     mean: float
-    margin: Optional[float]  # half of the width of the 95 % interval; None if it is infinite
-    p: Optional[float]  # of the two-sided test that the mean is 0; None for one value
+    margin: float | None  # half of the width of the 95 % interval; None if it is infinite
+    p: float | None  # of the two-sided test that the mean is 0; None for one value
 
     @property
     def low(self) -> float:
@@ -54,10 +55,10 @@ def estimate(values: Sequence[float]) -> Estimate:
     return Estimate(n, centre, float(high - low) / 2, float(test.pvalue))
 
 
-def holm(ps: Sequence[Optional[float]]) -> List[Optional[float]]:
+def holm(ps: Sequence[float | None]) -> list[float | None]:
     """Adjust each p for the number of tests (Holm 1979); None stays, and does not count."""
     tested = sorted((p, k) for k, p in enumerate(ps) if p is not None)
-    adjusted: List[Optional[float]] = [None] * len(ps)
+    adjusted: list[float | None] = [None] * len(ps)
     largest = 0.0
     for rank, (p, k) in enumerate(tested):
         largest = max(largest, min(1.0, (len(tested) - rank) * p))
@@ -68,8 +69,8 @@ def holm(ps: Sequence[Optional[float]]) -> List[Optional[float]]:
 class Comparison(NamedTuple):
     """A system's gain over the baseline, where more is better, and the conditions of its verdict."""
 
-    gain: Optional[Estimate]  # None if nothing was measured
-    margin: Optional[float] = None  # gains and losses up to it are not relevant
+    gain: Estimate | None  # None if nothing was measured
+    margin: float | None = None  # gains and losses up to it are not relevant
     grows: bool = True  # over a dial: the gain is larger at the hardest value than at the easiest
 
 
@@ -77,16 +78,16 @@ class Verdict(NamedTuple):
     """A verdict's word, and Holm's p, which is None with too few seeds."""
 
     word: str
-    p: Optional[float]
+    p: float | None
 
 
-def verdicts(family: Sequence[Comparison]) -> List[Verdict]:
+def verdicts(family: Sequence[Comparison]) -> list[Verdict]:
     """Return the verdict of each comparison; Holm's p is adjusted for all comparisons with three seeds or more."""
     tested = [gain.p if gain is not None and gain.n >= FEWEST else None for gain, *_ in family]
     return [Verdict(_word(comparison, p), p) for comparison, p in zip(family, holm(tested))]
 
 
-def _word(comparison: Comparison, p: Optional[float]) -> str:
+def _word(comparison: Comparison, p: float | None) -> str:
     """Return the first verdict that fits."""
     gain, margin, grows = comparison
     if gain is None:

@@ -3,8 +3,9 @@
 import math
 import re
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from statistics import mean
-from typing import TYPE_CHECKING, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..scores.evaluation import Place, Scores
 from ..scores.runs import Run
@@ -23,17 +24,17 @@ class Dial(NamedTuple):
     """The property in which the test sets differ."""
 
     name: str
-    values: List[str]  # from the easiest to the hardest
+    values: list[str]  # from the easiest to the hardest
 
 
-def curve(run: Run, measure: str) -> List[Tuple[int, float]]:
+def curve(run: Run, measure: str) -> list[tuple[int, float]]:
     """Read the updates and a measure of the validations from fairseq's logs in the run's folder.
 
     With several validation sets, the function reads the first one that fairseq logged.  If several logs have
     the same update, the newest counts.  A measure that is nan or infinite is left out.  From a million updates on,
     fairseq logs six digits of their number, such as 1.25e+06.
     """
-    points: Dict[str, Dict[int, float]] = defaultdict(dict)
+    points: dict[str, dict[int, float]] = defaultdict(dict)
     folders = {run.folder, run.checkpoint.parent}
     logs = {path for folder in folders for path in folder.glob("*.log") if path.is_file()}
     for path in sorted(logs, key=lambda path: (path.stat().st_mtime_ns, path)):
@@ -75,7 +76,7 @@ def draw_curves(systems: Mapping[str, Sequence[Run]], measure: str) -> "Figure":
     return figure
 
 
-def drawable(systems: Sequence[str], results: Scores, subsets: Sequence[str]) -> List[str]:
+def drawable(systems: Sequence[str], results: Scores, subsets: Sequence[str]) -> list[str]:
     """Return the measures that all systems have on these test sets.
 
     Raises:

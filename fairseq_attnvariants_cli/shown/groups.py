@@ -1,8 +1,9 @@
 """Groups of words and sentences as a table, and in a picture as bars, all systems side by side."""
 
 import math
+from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Iterable, List, Sequence, Tuple
+from typing import TYPE_CHECKING
 
 from ..scores.groups import Groups
 from .pictures import finish, legend_label, plain, short
@@ -16,14 +17,14 @@ HIGH = 2.4  # height of a row of bars, in inches
 MOST = 17  # most groups in a row
 
 
-def group_table(found: Iterable[Groups], names: Sequence[str]) -> Tuple[List[str], List[Row]]:
+def group_table(found: Iterable[Groups], names: Sequence[str]) -> tuple[list[str], list[Row]]:
     """Return headers and rows: the grouping, group, size, measure, and each system's value and interval."""
     found = list(found)
     resampled = any(chain.from_iterable(groups.intervals for groups in found))
-    rows: List[Row] = []
+    rows: list[Row] = []
     for groups in found:
         for k, name in enumerate(groups.names):
-            row: List[Cell] = [groups.by, name, groups.counts[k], groups.measure]
+            row: list[Cell] = [groups.by, name, groups.counts[k], groups.measure]
             for values, intervals in zip(groups.values, groups.intervals, strict=True):
                 row.append(values[k])
                 if resampled:

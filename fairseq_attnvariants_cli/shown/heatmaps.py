@@ -1,6 +1,7 @@
 """Heat maps ``T x S`` between target words and source words, several in a picture."""
 
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,19 +19,19 @@ CELL = 0.24  # of a heat map, in inches
 SMALLEST = 0.1
 GAP = 0.4  # between heat maps
 
-Drawn = Tuple[Any, Any]  # axes, and the box that they take with their labels
+Drawn = tuple[Any, Any]  # axes, and the box that they take with their labels
 
 
 class Panel(NamedTuple):
     """A heat map; ``weights`` are ``T x S``."""
 
     title: str
-    source: List[str]
-    target: List[str]
+    source: list[str]
+    target: list[str]
     weights: np.ndarray
 
 
-def panels(title: str, pair: "Forced", style: Optional[str] = None) -> List[Panel]:
+def panels(title: str, pair: "Forced", style: str | None = None) -> list[Panel]:
     """Return the heat maps of one model, with EOS; a ``style`` joins subwords to words.
 
     If the model also returns ``word_attn`` (attention via attention), the first heat map is that of the higher level.
@@ -51,7 +52,7 @@ def panels(title: str, pair: "Forced", style: Optional[str] = None) -> List[Pane
     return [Panel(f"{title}, words", words, spaces_shown(pair.target), weights[:, : len(words)]), panel]
 
 
-def spaces_shown(symbols: Sequence[str]) -> List[str]:
+def spaces_shown(symbols: Sequence[str]) -> list[str]:
     """Replace spaces in symbols by U+2423."""
     return [symbol.replace(SPACE, "\u2423") for symbol in symbols]
 
@@ -93,7 +94,7 @@ def draw(
 
 
 def _heat_map(
-    figure: "Figure", panel: Panel, cell: float, colours: Any, style: Dict[str, Any], relative: bool
+    figure: "Figure", panel: Panel, cell: float, colours: Any, style: dict[str, Any], relative: bool
 ) -> Drawn:
     size = min(9, 58 * cell)
     axes = figure.add_axes((0, 0, *(cell * size for size in reversed(panel.weights.shape))))
@@ -114,7 +115,7 @@ def _heat_map(
 
 def _arrange(drawn: Sequence[Drawn], width: float) -> float:
     """Arrange heat maps in rows, aligned at their upper edges, and return where the next row would begin."""
-    rows: List[List[Drawn]] = [[]]
+    rows: list[list[Drawn]] = [[]]
     for axes, box in drawn:
         if rows[-1] and sum(before.width + GAP for _, before in rows[-1]) + box.width > width:
             rows.append([])

@@ -2,7 +2,8 @@
 
 import contextlib
 import unicodedata
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ..options import flag
 from ..text.files import UserError, visible, write_bytes
@@ -73,7 +74,7 @@ def legend_label(name: str) -> str:
     return visible(f" {name}" if name.startswith("_") else name)
 
 
-def short(words: Sequence[str]) -> List[str]:
+def short(words: Sequence[str]) -> list[str]:
     """Cut words to at most :data:`LONGEST` characters, with escapes for control characters.
 
     A word that is cut ends in an ellipsis.
@@ -81,7 +82,7 @@ def short(words: Sequence[str]) -> List[str]:
     return [word if len(word) <= LONGEST else f"{word[: LONGEST - 1]}\u2026" for word in map(visible, words)]
 
 
-def plain(*texts: str, **more: Any) -> Dict[str, Any]:
+def plain(*texts: str, **more: Any) -> dict[str, Any]:
     """Return arguments of matplotlib for texts that are not formulas, in fonts that have their characters.
 
     Raises:
@@ -90,7 +91,7 @@ def plain(*texts: str, **more: Any) -> Dict[str, Any]:
     return dict(fontfamily=font_families("".join(texts)), parse_math=False, **more)
 
 
-def font_families(text: str) -> List[str]:
+def font_families(text: str) -> list[str]:
     """Return installed fonts that together have a glyph for every character, for matplotlib's ``fontfamily``.
 
     Raises:
@@ -99,7 +100,7 @@ def font_families(text: str) -> List[str]:
     from matplotlib.font_manager import FontProperties, fontManager, get_font
 
     missing = {char for char in text if not char.isspace() and unicodedata.category(char) not in ("Cc", "Cf")}
-    families: List[str] = []
+    families: list[str] = []
     names = installed_fonts()
     while missing and (name := next(names, "")):
         try:
@@ -123,7 +124,7 @@ def installed_fonts() -> Iterator[str]:
     """Yield names of fonts: matplotlib's default, the fonts in its list, and last the fonts newer than the list."""
     from matplotlib.font_manager import findSystemFonts, fontManager
 
-    def listed() -> List[str]:
+    def listed() -> list[str]:
         names = {font.name for font in fontManager.ttflist}
         # leave out fonts with boxes for every character, and fonts for formulas, which have glyphs of other characters
         return sorted(name for name in names if not name.startswith(("Last Resort", "cm", "STIXNon", "STIXSize")))

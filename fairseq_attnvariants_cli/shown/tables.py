@@ -5,8 +5,9 @@ import csv
 import json
 import os
 import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, NamedTuple
 
 from tabulate import tabulate
 
@@ -18,7 +19,7 @@ class Interval(NamedTuple):
     """A number and half of the width of its interval: one column in text, LaTeX and Markdown, two in CSV and JSON."""
 
     value: float
-    margin: Optional[float]
+    margin: float | None
     signed: bool = False  # a plus before numbers that are not negative
 
     def text(self, digits: int) -> str:
@@ -27,9 +28,9 @@ class Interval(NamedTuple):
         return value if self.margin is None else f"{value} ± {self.margin:.{digits}f}"
 
 
-Cell = Union[str, int, float, Interval, None]
+Cell = str | int | float | Interval | None
 Row = Sequence[Cell]
-Digits = Optional[Mapping[str, int]]  # after the point, by header
+Digits = Mapping[str, int] | None  # after the point, by header
 FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # spreadsheets take the wide ones too
 # Markdown has no escape for some of them, so all become entities; an underscore within a word is not markup
 MARKDOWN = re.compile(r"[\\`|<>\[\]&*~]|(?<![^\W_])_|_(?![^\W_])")
@@ -56,11 +57,11 @@ class TableOptions(JsonOption):
             take for a formula, such as -LRB-
     """
 
-    table: Optional[str] = option()
+    table: str | None = option()
 
 
 @contextlib.contextmanager
-def tables(as_json: bool = False, **paths: Optional[str]) -> Iterator[Callable[..., None]]:
+def tables(as_json: bool = False, **paths: str | None) -> Iterator[Callable[..., None]]:
     """Yield a function of a table's name, headers, rows and ``digits``; its tables are printed at the end of the block.
 
     ``paths`` has, for each table, the path to write it to as well, or None. Numbers in text, LaTeX and Markdown have 2
@@ -70,8 +71,8 @@ def tables(as_json: bool = False, **paths: Optional[str]) -> Iterator[Callable[.
     Raises:
         UserError: a name ends in none of :data:`FORMATS`, a file cannot be written, or another output is printed.
     """
-    printed: List[str] = []
-    found: Dict[str, Any] = {}
+    printed: list[str] = []
+    found: dict[str, Any] = {}
     with only_output("-", "standard output"), contextlib.ExitStack() as opened:
         saves = {name: opened.enter_context(table_file(path)) for name, path in paths.items() if path}
 
@@ -121,7 +122,7 @@ def _no_formula(cell: Any) -> Any:
     return visible(f"'{cell}" if cell.startswith(FORMULA) else cell) if isinstance(cell, str) else cell
 
 
-def _records(headers: Sequence[str], rows: Sequence[Row]) -> List[Dict[str, Cell]]:
+def _records(headers: Sequence[str], rows: Sequence[Row]) -> list[dict[str, Cell]]:
     """Return the rows as dictionaries, for JSON.
 
     Raises:
@@ -134,10 +135,10 @@ def _records(headers: Sequence[str], rows: Sequence[Row]) -> List[Dict[str, Cell
     return [dict(zip(columns, row, strict=True)) for row in values]
 
 
-def expanded(headers: Sequence[str], rows: Sequence[Row]) -> Tuple[List[str], List[List[Cell]]]:
+def expanded(headers: Sequence[str], rows: Sequence[Row]) -> tuple[list[str], list[list[Cell]]]:
     """Return the table with two columns instead of each column of intervals; the second header ends in ``±``."""
-    columns: List[str] = []
-    values: List[List[Cell]] = [[] for _ in rows]
+    columns: list[str] = []
+    values: list[list[Cell]] = [[] for _ in rows]
     for header, cells in zip(headers, zip(*rows)):
         intervals = any(isinstance(cell, Interval) for cell in cells)
         columns += [header, f"{header} ±"] if intervals else [header]
@@ -164,7 +165,7 @@ def aligned(headers: Sequence[str], rows: Sequence[Row], digits: Digits = None, 
     return re.sub(r"^( *)([*\[])", r"\1{}\2", text, flags=re.MULTILINE) if form.startswith("latex") else text
 
 
-def _printed(cell: Cell, digits: int, form: str) -> Union[str, int, None]:
+def _printed(cell: Cell, digits: int, form: str) -> str | int | None:
     if isinstance(cell, str):
         return _escaped(cell, form)
     if isinstance(cell, Interval):

@@ -10,8 +10,9 @@ and with the weights M_A instead of links and 0/1 matrices M_S and M_P (Tu et al
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Iterable, NamedTuple, Optional, Set, Tuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -40,26 +41,26 @@ class Options(TableOptions):
     """
 
     gold: str = option("GOLD", positional=True)
-    hard: Optional[str] = option()
-    soft: Optional[str] = option()
+    hard: str | None = option()
+    soft: str | None = option()
     first: int = option("N", type=int, choices=(0, 1), default=0)
     swap: bool = switch()
-    text: Optional[Tuple[str, str]] = option(("SOURCE", "TARGET"), nargs=2)
+    text: tuple[str, str] | None = option(("SOURCE", "TARGET"), nargs=2)
 
 
 class Gold(NamedTuple):
     """The links of a sentence pair, as (source, target) from 0."""
 
-    sure: Set[Link]
-    possible: Set[Link]  # contains the sure ones
+    sure: set[Link]
+    possible: set[Link]  # contains the sure ones
 
 
 class Rates(NamedTuple):
     """The agreement of links with gold links; None if a denominator is 0."""
 
-    error: Optional[float]  # AER or SAER
-    precision: Optional[float]  # |A∩P| / |A|
-    recall: Optional[float]  # |A∩S| / |S|
+    error: float | None  # AER or SAER
+    precision: float | None  # |A∩P| / |A|
+    recall: float | None  # |A∩S| / |S|
 
 
 def parse_gold(line: str, first: int = 0, swap: bool = False) -> Gold:
@@ -85,7 +86,7 @@ def parse_gold(line: str, first: int = 0, swap: bool = False) -> Gold:
     return gold
 
 
-def error_rate(pairs: Iterable[Tuple[Set[Link], Gold]]) -> Rates:
+def error_rate(pairs: Iterable[tuple[set[Link], Gold]]) -> Rates:
     """Return AER, precision and recall of links, over all sentence pairs."""
     found = sure = found_sure = found_possible = 0
     for links, gold in pairs:
@@ -96,7 +97,7 @@ def error_rate(pairs: Iterable[Tuple[Set[Link], Gold]]) -> Rates:
     return _rates(found, sure, found_sure, found_possible)
 
 
-def soft_error_rate(pairs: Iterable[Tuple[np.ndarray, Gold]]) -> Rates:
+def soft_error_rate(pairs: Iterable[tuple[np.ndarray, Gold]]) -> Rates:
     """Return SAER, and soft precision and recall, of weights ``T x S``, over all sentence pairs."""
     found = sure = found_sure = found_possible = 0.0
     for weights, gold in pairs:

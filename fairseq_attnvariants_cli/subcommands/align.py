@@ -1,7 +1,7 @@
 """``fairseq-attnvariants align``: word alignments from the attention of a model that decodes a given target."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,11 +30,11 @@ class Options(SubwordOptions, TextOptions, OneModel):
             spaces between target words
     """
 
-    output: Optional[str] = option()
-    soft: Optional[str] = option()
+    output: str | None = option()
+    soft: str | None = option()
 
 
-def word_attention(pair: "Forced", style: Optional[str] = None) -> np.ndarray:
+def word_attention(pair: "Forced", style: str | None = None) -> np.ndarray:
     """Return attention between words, ``T' x S'``, without EOS and not renormalised; ``style`` joins subwords."""
     source, target = pair.source[:-1], pair.target[:-1]
     weights = pair.extra["attn"][: len(target), : len(source)]

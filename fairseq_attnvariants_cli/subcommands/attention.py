@@ -1,7 +1,6 @@
 """``fairseq-attnvariants attention``: heat maps of the attention on one sentence."""
 
 from dataclasses import dataclass
-from typing import List
 
 from ..options import (
     DarkOption,
@@ -47,7 +46,7 @@ def run(options: Options) -> None:
     with picture(options.output, options.dark) as save:
         from ..systems.model import check_probabilities, decoded, force
 
-        heat_maps: List[Panel] = []
+        heat_maps: list[Panel] = []
         for name, (system, text) in zip(systems, decoded(options, given, options.line), strict=True):
             if not options.scale_rows:
                 check_probabilities(system, "attention without --scale-rows")

@@ -2,9 +2,10 @@
 
 import json
 import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import mean
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -58,13 +59,13 @@ class Options(TableOptions, DarkOption, SubwordOptions, TargetOptions, SeveralMo
         scale_rows: scale each target word's row to the largest
     """
 
-    line: Optional[int] = numeric(type=positive)
+    line: int | None = numeric(type=positive)
     method: str = option(None, choices=METHODS, default="integrated-gradients")
-    steps: Optional[int] = numeric(type=at_least(1, most=1000))  # their places are computed from an N x N matrix
-    values: Optional[str] = option()
-    html: Optional[str] = option()
-    plot: Optional[str] = option()
-    width: Optional[float] = numeric(metavar="INCHES", type=length)
+    steps: int | None = numeric(type=at_least(1, most=1000))  # their places are computed from an N x N matrix
+    values: str | None = option()
+    html: str | None = option()
+    plot: str | None = option()
+    width: float | None = numeric(metavar="INCHES", type=length)
     scale_rows: bool = switch()
 
 
@@ -72,21 +73,21 @@ class InWords(NamedTuple):
     """The attributions of one sentence, with EOS."""
 
     line: int  # from 1
-    source: List[str]
-    target: List[str]
+    source: list[str]
+    target: list[str]
     values: np.ndarray  # T x S
-    attention: Optional[np.ndarray]  # T x S
+    attention: np.ndarray | None  # T x S
     gap: float  # how far the attributions of a target token are from complete, as a mean over the tokens
-    tau: Optional[float]
+    tau: float | None
 
-    def rows(self) -> Iterator[Tuple[str, List[Tuple[str, float, float]]]]:
+    def rows(self) -> Iterator[tuple[str, list[tuple[str, float, float]]]]:
         """Yield each target word with the source words, their attributions, and their sizes relative to the largest."""
         for word, values in zip(spaces_shown(self.target), self.values.tolist(), strict=True):
             largest = max(map(abs, values)) or 1
             yield word, [(one, value, abs(value) / largest) for one, value in zip(spaces_shown(self.source), values)]
 
 
-def in_words(found: "Attribution", style: Optional[str]) -> InWords:
+def in_words(found: "Attribution", style: str | None) -> InWords:
     """Join attributions of subwords to words by sums on both sides, since log-probabilities add up."""
     source, columns = join_sentence(found.source, style)
     target, rows = join_sentence(found.target, style)
@@ -97,7 +98,7 @@ def in_words(found: "Attribution", style: Optional[str]) -> InWords:
     return InWords(found.number + 1, source, target, values, attention, gap, tau)
 
 
-def agreement(values: np.ndarray, attention: np.ndarray) -> Optional[float]:
+def agreement(values: np.ndarray, attention: np.ndarray) -> float | None:
     """Return Kendall's τ between sizes of attributions and attention weights, both ``T x S``, as a mean over targets.
 
     A target word does not count if its sizes or its weights are all equal. The result is None if no word counts.
@@ -126,7 +127,7 @@ def shares(values: np.ndarray) -> np.ndarray:
     return np.divide(sizes, total, out=np.zeros_like(sizes), where=total > 0)
 
 
-def panels(name: str, sentence: InWords, method: str) -> List[Panel]:
+def panels(name: str, sentence: InWords, method: str) -> list[Panel]:
     """Return heat maps of the sentence: attention, if there is any, and the shares of the attributions."""
     source, target = spaces_shown(sentence.source), spaces_shown(sentence.target)
     found = [Panel(f"{name}, {METHODS[method].lower()}", source, target, shares(sentence.values))]
@@ -135,7 +136,7 @@ def panels(name: str, sentence: InWords, method: str) -> List[Panel]:
     return found
 
 
-def record(name: str, sentence: InWords) -> Dict[str, Any]:
+def record(name: str, sentence: InWords) -> dict[str, Any]:
     """Return the object that ``--values`` writes for a sentence."""
     numbers = dict(attribution=sentence.values, attention=sentence.attention)
     matrices = {key: None if value is None else np.round(value, 6).tolist() for key, value in numbers.items()}
@@ -162,7 +163,7 @@ def run(options: Options) -> None:
         from ..systems.model import decoded
 
         nodes = integrated(options.steps or 32) if complete else INPUT_X_GRADIENT
-        systems: List[List[InWords]] = []
+        systems: list[list[InWords]] = []
         for system, text in decoded(options, given, options.line):
             found = [in_words(one, options.remove_bpe) for one in attributions(system, text, nodes, options)]
             systems.append(sorted(found, key=lambda sentence: sentence.line))

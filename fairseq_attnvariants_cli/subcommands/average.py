@@ -2,7 +2,6 @@
 
 import os
 from dataclasses import dataclass
-from typing import List, Optional
 
 from ..options import UserDirOptions, numeric, option, positive
 from ..text.files import UserError, note_input, say, write_bytes
@@ -25,11 +24,11 @@ class Options(UserDirOptions):
         output: file for the averaged checkpoint
     """
 
-    inputs: List[str] = option("CHECKPOINT", positional=True, nargs="*")
-    folder: Optional[str] = option("DIR")
-    last: Optional[int] = numeric(type=positive, group="choice")
-    best: Optional[int] = numeric(type=positive, group="choice")
-    by: Optional[str] = option(None, choices=("epochs", "updates"))
+    inputs: list[str] = option("CHECKPOINT", positional=True, nargs="*")
+    folder: str | None = option("DIR")
+    last: int | None = numeric(type=positive, group="choice")
+    best: int | None = numeric(type=positive, group="choice")
+    by: str | None = option(None, choices=("epochs", "updates"))
     output: str = option(required=True)
 
 

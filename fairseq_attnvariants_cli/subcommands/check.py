@@ -3,7 +3,7 @@
 import json
 import textwrap
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Any
 
 from ..options import Once, UserDirOptions, check_distinct, option, switch
 from ..text.files import UserError, standard_output
@@ -34,9 +34,9 @@ class Options(UserDirOptions):
 
     arch: str = option("NAME", required=True, action=Once)
     task: str = option("NAME", default="translation")
-    demand: Optional[List[str]] = option("NAME", nargs="+")
+    demand: list[str] | None = option("NAME", nargs="+")
     json: bool = switch()
-    others: List[str] = field(init=False)  # arguments that are not options of this subcommand
+    others: list[str] = field(init=False)  # arguments that are not options of this subcommand
 
 
 def run(options: Options) -> int:
@@ -51,7 +51,7 @@ def run(options: Options) -> int:
         if name not in DEMANDS:
             raise UserError(f"--demand {name}: choose from {', '.join(DEMANDS)}")
     check_distinct("--demand", names)
-    rows: List[Dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     subject = Subject(options.arch, ["--task", options.task, *options.others])
     with standard_output() as output:
         if not options.json:
@@ -73,7 +73,7 @@ def run(options: Options) -> int:
     return int(False in verdicts.values())
 
 
-def conclusion(verdicts: Dict[str, Optional[bool]]) -> str:
+def conclusion(verdicts: dict[str, bool | None]) -> str:
     """Return the last line of the output, with the names of the demands that fail."""
     failed = [name for name, holds in verdicts.items() if holds is False]
     if not failed:

@@ -1,8 +1,9 @@
 """``fairseq-attnvariants compare``: translations of several systems side by side, as a page for a browser."""
 
 import difflib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sacrebleu.metrics.base import Metric
@@ -45,8 +46,8 @@ class Options(GroupOptions, NameOptions, SubwordOptions):
         output: file for the page (-: standard output)
     """
 
-    source: Optional[str] = option()
-    reference: Optional[str] = option()
+    source: str | None = option()
+    reference: str | None = option()
     bootstrap: int = numeric(BOOTSTRAP, type=resamples)
     output: str = option(required=True)
 
@@ -54,19 +55,19 @@ class Options(GroupOptions, NameOptions, SubwordOptions):
 class Translation(NamedTuple):
     """One system's translation of a sentence, in words."""
 
-    words: List[str]
-    attention: Optional[np.ndarray]  # T x S without EOS
+    words: list[str]
+    attention: np.ndarray | None  # T x S without EOS
 
 
 class Output(NamedTuple):
     """A file's content for a sentence; plain text has only a translation."""
 
-    source: Optional[List[str]]
-    reference: Optional[List[str]]
+    source: list[str] | None
+    reference: list[str] | None
     translation: Translation
 
 
-def read_system(path: str, style: Optional[str] = None) -> Dict[int, Output]:
+def read_system(path: str, style: str | None = None) -> dict[int, Output]:
     """Read the sentences of a file, by their numbers from 0, and join subwords by ``style``.
 
     Raises:
@@ -87,7 +88,7 @@ def read_system(path: str, style: Optional[str] = None) -> Dict[int, Output]:
     return outputs
 
 
-def matching(words: Sequence[str], reference: Sequence[str]) -> Tuple[List[bool], List[bool]]:
+def matching(words: Sequence[str], reference: Sequence[str]) -> tuple[list[bool], list[bool]]:
     """Return which words match the reference, in the same order, and which reference words match.
 
     Matches are difflib's longest matching blocks. In sentences above :data:`LONGEST` all words count as matches.
@@ -100,7 +101,7 @@ def matching(words: Sequence[str], reference: Sequence[str]) -> Tuple[List[bool]
     return ours, theirs
 
 
-def marked(translation: Translation, right: Sequence[bool]) -> List[Tuple[bool, str, str]]:
+def marked(translation: Translation, right: Sequence[bool]) -> list[tuple[bool, str, str]]:
     """Return for each word whether it is right, the source words it attends to with their weights, and the word."""
     looked = [""] * len(translation.words)
     if translation.attention is not None:
@@ -111,14 +112,14 @@ def marked(translation: Translation, right: Sequence[bool]) -> List[Tuple[bool, 
 
 def omissions(
     words: Sequence[str], found: Sequence[Sequence[bool]], shown: Sequence[str]
-) -> List[Tuple[str, List[str]]]:
+) -> list[tuple[str, list[str]]]:
     """Return each reference word with the systems that lack it; ``found`` has, per system, which words it contains."""
     return [(word, [name for name, has in zip(shown, there) if not has]) for word, *there in zip(words, *found)]
 
 
 def compared(
     number: int, source: Sequence[str], reference: Sequence[str], systems: Mapping[str, Translation], chrf: Metric
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     """Return the page's data of a sentence; ``systems`` are the translations by the names of the systems."""
     gold, lines = " ".join(reference), [" ".join(one.words) for one in systems.values()]
     chrfs = [chrf.sentence_score(line, [gold]).score for line in lines]
@@ -176,7 +177,7 @@ def run(options: Options) -> None:
             save(draw_groups(groups, shown))
 
 
-def read_side(side: str, systems: Sequence[Tuple[str, Dict[int, Output]]], options: Options) -> Dict[int, List[str]]:
+def read_side(side: str, systems: Sequence[tuple[str, dict[int, Output]]], options: Options) -> dict[int, list[str]]:
     """Return the words of the ``source`` or ``reference``, from its file or from the output of fairseq-generate.
 
     Raises:
@@ -184,7 +185,7 @@ def read_side(side: str, systems: Sequence[Tuple[str, Dict[int, Output]]], optio
     """
     if path := getattr(options, side):
         return {k: join_tokens(line.split(), options.remove_bpe) for k, line in enumerate(read_lines(path))}
-    result: Dict[int, List[str]] = {}
+    result: dict[int, list[str]] = {}
     for path, outputs in systems:
         for number, output in outputs.items():
             words = getattr(output, side)

@@ -1,8 +1,8 @@
 """``fairseq-attnvariants confusion``: which source tags target tags come from (Kuang et al. 2018, table 3)."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Iterable, List, Tuple
 
 from ..options import numeric, option
 from ..shown.tables import Row, TableOptions, tables
@@ -30,7 +30,7 @@ class Options(TableOptions, AlignedOptions):
     limit: int = numeric(0)
 
 
-def confusion(pairs: Iterable[Aligned], most: int = 0) -> Tuple[List[str], List[Row]]:
+def confusion(pairs: Iterable[Aligned], most: int = 0) -> tuple[list[str], list[Row]]:
     """Return headers and rows: a target tag, its links, and the percentage of them that goes to each source tag.
 
     Args:
@@ -42,7 +42,7 @@ def confusion(pairs: Iterable[Aligned], most: int = 0) -> Tuple[List[str], List[
     )
     total: Counter[str] = sum(counts.values(), Counter())
     columns, links = by_frequency(total, most), {target: found.total() for target, found in counts.items()}
-    rows: List[Row] = [
+    rows: list[Row] = [
         (target, links[target], *(100 * counts[target][tag] / links[target] for tag in columns))
         for target in by_frequency(links, most)
     ]

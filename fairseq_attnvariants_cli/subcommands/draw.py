@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, List, Optional
+from typing import Any
 
 import numpy as np
 
@@ -32,15 +32,15 @@ class Options(DarkOption):
 
     translations: str = option("TRANSLATIONS", positional=True)
     line: int = numeric(1, type=positive)
-    plot: Optional[str] = option()
+    plot: str | None = option()
 
 
-def symbols(found: Any) -> List[str]:
+def symbols(found: Any) -> list[str]:
     """Escape control characters in symbols, and remove subword separators."""
     return [visible(str(symbol)).removesuffix(SEPARATOR) for symbol in found]
 
 
-def read_panels(line: str, where: str) -> List[Panel]:
+def read_panels(line: str, where: str) -> list[Panel]:
     """Return the heat maps of the best translation of a sentence. Their title is the translation.
 
     Raises:

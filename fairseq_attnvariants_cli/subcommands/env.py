@@ -3,11 +3,11 @@
 import os
 import platform
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import packages_distributions
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Iterator, Tuple
 
 from ..installed import installed
 from ..text.files import reason, standard_output, visible
@@ -23,7 +23,7 @@ class Options:
     """Print the installed versions and the hardware, for a bug report."""
 
 
-def facts() -> Iterator[Tuple[str, str]]:
+def facts() -> Iterator[tuple[str, str]]:
     """Yield names and values; a value that cannot be found is replaced by the reason."""
     yield "fairseq_attnvariants", installed("fairseq-attnvariants")
     yield "--user-dir", folder("fairseq_attnvariants")
@@ -64,7 +64,7 @@ def startup() -> str:
     )
 
 
-def on_torch() -> Iterator[Tuple[str, str]]:
+def on_torch() -> Iterator[tuple[str, str]]:
     """Yield the threads and the CUDA devices of torch, or the error of its import."""
     try:
         import torch

@@ -1,7 +1,8 @@
 """``fairseq-attnvariants eos``: how often target EOS attends to source EOS (Kuang et al. 2018, table 2)."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Iterable, List
+from typing import TYPE_CHECKING
 
 from ..options import SeveralModels, TargetOptions
 from ..shown.tables import Row, TableOptions, tables
@@ -32,7 +33,7 @@ def run(options: Options) -> None:
     with tables(options.json, systems=options.table) as write:
         from ..systems.model import decoded, force
 
-        rows: List[Row] = []
+        rows: list[Row] = []
         for name, (system, text) in zip(systems, decoded(options, given), strict=True):
             found = count_ends(force(system, text, options))
             rows.append((name, len(text.sentences), found, 100 * found / len(text.sentences)))

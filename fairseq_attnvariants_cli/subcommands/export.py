@@ -5,7 +5,7 @@ import os
 import shutil
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any
 
 from ..installed import runtime
 from ..options import DataOptions, OneModel, SearchOptions, flag, numeric, option, switch, utf8
@@ -63,24 +63,24 @@ class Options(SearchOptions, DataOptions, OneModel):
     """
 
     output: str = option("FOLDER", required=True)
-    bpe_codes: Optional[str] = option()
-    bpe_vocabulary: Optional[str] = option()
-    bpe_vocabulary_threshold: Optional[int] = numeric()
+    bpe_codes: str | None = option()
+    bpe_vocabulary: str | None = option()
+    bpe_vocabulary_threshold: int | None = numeric()
     lowercase: bool = switch()
-    tokenizer: Optional[str] = option(None, choices=["moses"])
+    tokenizer: str | None = option(None, choices=["moses"])
     moses_no_dash_splits: bool = switch()
     moses_no_escape: bool = switch()
-    truecase: Optional[str] = option()
-    shortlist: Optional[str] = option("TABLE")
-    shortlist_size: Optional[int] = numeric()
-    shortlist_frequent: Optional[int] = numeric()
+    truecase: str | None = option()
+    shortlist: str | None = option("TABLE")
+    shortlist_size: int | None = numeric()
+    shortlist_frequent: int | None = numeric()
     int8: bool = switch()
     page: bool = switch()
     safetensors: bool = switch()
-    title: Optional[str] = option("TEXT", type=utf8)
-    license: Optional[str] = option("TEXT", type=utf8)
-    trained: Optional[str] = option("TEXT", type=utf8)
-    score: Optional[str] = option("TEXT", type=utf8)
+    title: str | None = option("TEXT", type=utf8)
+    license: str | None = option("TEXT", type=utf8)
+    trained: str | None = option("TEXT", type=utf8)
+    score: str | None = option("TEXT", type=utf8)
 
 
 def check_system(system: "System") -> Any:
@@ -156,7 +156,7 @@ def search_of(system: "System", options: Options) -> "Search":
     )
 
 
-def files_of(split: str, task: Any) -> Tuple[str, ...]:
+def files_of(split: str, task: Any) -> tuple[str, ...]:
     """Return the beginnings of the names that the files of a split may have."""
     from fairseq_attnvariants.tasks import StringTransductionTask
     from fairseq_attnvariants.tasks.tsv import split_names
@@ -167,7 +167,7 @@ def files_of(split: str, task: Any) -> Tuple[str, ...]:
     return f"{split}.{source}-{target}.{source}", f"{split}.{target}-{source}.{source}"
 
 
-def sources(system: "System", data: str) -> List[Any]:
+def sources(system: "System", data: str) -> list[Any]:
     """Return short and long sources of the first split that exists, or none without a split."""
     from ..systems.model import read_subset
 
@@ -203,7 +203,7 @@ def merges(path: str) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def frequent_subwords(path: str, threshold: int) -> List[str]:
+def frequent_subwords(path: str, threshold: int) -> list[str]:
     """Read the subwords that subword-nmt's vocabulary counts at least ``threshold`` times.
 
     Raises:
@@ -224,8 +224,8 @@ def frequent_subwords(path: str, threshold: int) -> List[str]:
 
 
 def prepared(
-    options: Options, codes: Optional[bytes], source: str, target: str
-) -> Tuple[Dict[str, Any], Dict[str, bytes]]:
+    options: Options, codes: bytes | None, source: str, target: str
+) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Return the preprocessing of both languages, as in FORMAT.md, and the files that it needs.
 
     ``codes`` are the merges of subwords that :func:`merges` has read, or None.
@@ -234,8 +234,8 @@ def prepared(
         UserError: a file cannot be read or is of another kind, or an option needs another option.
         ConfigurationError: the tokeniser is not available.
     """
-    text: Dict[str, Any] = dict(lowercase=options.lowercase, tokenizer=None, truecase=None, bpe=None)
-    files: Dict[str, bytes] = {}
+    text: dict[str, Any] = dict(lowercase=options.lowercase, tokenizer=None, truecase=None, bpe=None)
+    files: dict[str, bytes] = {}
     if options.tokenizer or options.truecase:
         from fairseq_attnvariants.deploy import moses
     if options.tokenizer:

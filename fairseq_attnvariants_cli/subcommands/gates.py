@@ -13,8 +13,9 @@ All are averaged over the subwords of a word.
 
 import json
 from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -67,24 +68,24 @@ class Options(JsonOption, DarkOption, SubwordOptions, TargetOptions, OneModel):
         line: line to draw, from 1 (default: 1)
     """
 
-    source_tags: Optional[str] = option()
-    target_tags: Optional[str] = option()
+    source_tags: str | None = option()
+    target_tags: str | None = option()
     limit: int = numeric(20)
-    source_table: Optional[str] = option()
-    target_table: Optional[str] = option()
-    values: Optional[str] = option()
-    plot: Optional[str] = option()
-    line: Optional[int] = numeric(type=positive)
+    source_table: str | None = option()
+    target_table: str | None = option()
+    values: str | None = option()
+    plot: str | None = option()
+    line: int | None = numeric(type=positive)
 
 
-def in_words(pair: "Gated", style: Optional[str]) -> "Gated":
+def in_words(pair: "Gated", style: str | None) -> "Gated":
     """Join gates of subwords to words by the means over the subwords of a word."""
     joined = {side: join_sentence(getattr(pair, side), style) for side in SIDES}
     values = {side: join_values(gates, joined[side][1]) for side, gates in pair.values.items()}
     return pair._replace(source=joined["source"][0], target=joined["target"][0], values=values)
 
 
-def averages(labels: Sequence[Sequence[str]], gates: Sequence[np.ndarray], most: int = 0) -> List[Row]:
+def averages(labels: Sequence[Sequence[str]], gates: Sequence[np.ndarray], most: int = 0) -> list[Row]:
     """Return rows of label, frequency and means: over all words, over every EOS, and over the words of each label.
 
     Args:
@@ -93,7 +94,7 @@ def averages(labels: Sequence[Sequence[str]], gates: Sequence[np.ndarray], most:
         most: the number of labels, :func:`by_frequency`; 0 for all.
     """
     values = np.concatenate(gates, axis=1)
-    places: Dict[str, List[int]] = defaultdict(list)
+    places: dict[str, list[int]] = defaultdict(list)
     for place, label in enumerate(label for sentence in labels for label in (*sentence, EOS)):
         places[label].append(place)
     ends = places.pop(EOS)
@@ -103,7 +104,7 @@ def averages(labels: Sequence[Sequence[str]], gates: Sequence[np.ndarray], most:
     return [(label, len(group), *values[:, group].mean(axis=1).tolist()) for label, group in groups if group]
 
 
-def draw(panels: Sequence[Tuple[Sequence[str], Sequence[str], np.ndarray]]) -> "Figure":
+def draw(panels: Sequence[tuple[Sequence[str], Sequence[str], np.ndarray]]) -> "Figure":
     """Draw gates over words, in panels below each other. A panel has words, names of gates, and ``gates x words``."""
     from matplotlib.figure import Figure
 
@@ -124,9 +125,9 @@ def draw(panels: Sequence[Tuple[Sequence[str], Sequence[str], np.ndarray]]) -> "
     return figure
 
 
-def record(sentence: "Gated", names: Mapping[str, Sequence[str]]) -> Dict[str, Any]:
+def record(sentence: "Gated", names: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """Return the object that ``--values`` writes for a sentence; ``names`` are the names of the gates of each side."""
-    written: Dict[str, Any] = {"line": sentence.number + 1}
+    written: dict[str, Any] = {"line": sentence.number + 1}
     for side, own in names.items():
         written[side] = getattr(sentence, side)
         for name, values in zip(own, sentence.values[side].tolist(), strict=True):

@@ -6,7 +6,6 @@ import json
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Optional
 
 from ..installed import installed, runtime
 from ..options import option
@@ -36,10 +35,10 @@ class Options:
 
     model: str = option("MODEL", positional=True, choices=list(MODELS))
     from_: str = option("URL_OR_FOLDER", dest="from_", required=True)
-    output: Optional[str] = option("FOLDER")
+    output: str | None = option("FOLDER")
 
 
-def known(model: str) -> Dict[str, str]:
+def known(model: str) -> dict[str, str]:
     """Return the SHA-256 of the manifest, which has that of the other files, and of this version's program."""
     return {"manifest.json": MODELS[model], "translate.py": hashlib.sha256(runtime().read_bytes()).hexdigest()}
 

@@ -4,9 +4,9 @@ import random
 import unicodedata
 from bisect import bisect
 from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import Iterator, List, Mapping, Sequence, Tuple
 
 from ..options import ColumnOptions, numeric, positive
 from ..text.files import UserError, say, standard_output
@@ -36,7 +36,7 @@ class Options(ColumnOptions):
     seed: int = numeric(1)
 
 
-def stems(source: Sequence[str], target: Sequence[str]) -> List[Tuple[int, int, int]]:
+def stems(source: Sequence[str], target: Sequence[str]) -> list[tuple[int, int, int]]:
     """Return the runs of symbols that both words share, with :data:`SHORTEST` letters or more: positions and length."""
     blocks = SequenceMatcher(None, source, target, autojunk=False).get_matching_blocks()
     return [(i, j, length) for i, j, length in blocks if sum(map(is_letter, source[i : i + length])) >= SHORTEST]
@@ -52,7 +52,7 @@ def kind(letter: str) -> int:
     return bisect("\u1100\u1160\u11a8\u1200", letter[0]) % 4
 
 
-def letters(source: Sequence[str], target: Sequence[str], alphabet: Alphabet) -> List[Tuple[int, int]]:
+def letters(source: Sequence[str], target: Sequence[str], alphabet: Alphabet) -> list[tuple[int, int]]:
     """Return the positions, in both words, of replaceable letters; a long stem keeps its first and last letters."""
     places = []
     for i, j, length in stems(source, target):
@@ -63,7 +63,7 @@ def letters(source: Sequence[str], target: Sequence[str], alphabet: Alphabet) ->
 
 def hallucinated(
     source: Sequence[str], target: Sequence[str], alphabet: Alphabet, rng: random.Random
-) -> Tuple[List[str], List[str]]:
+) -> tuple[list[str], list[str]]:
     """Return both words with random letters in their stems, the same letters in both."""
     pair = [*source], [*target]
     for i, j in letters(source, target, alphabet):
@@ -72,7 +72,7 @@ def hallucinated(
     return pair
 
 
-def rows(options: Options) -> Iterator[List[str]]:
+def rows(options: Options) -> Iterator[list[str]]:
     """Yield the cells of the new rows.
 
     Raises:

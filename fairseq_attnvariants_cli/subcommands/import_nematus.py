@@ -3,7 +3,6 @@
 import argparse
 import os
 from dataclasses import dataclass
-from typing import Optional
 
 from ..options import option
 from ..text.files import UserError, say
@@ -41,7 +40,7 @@ class Options:
     target_dict: str = option(required=True)
     source_lang: str = option("LANG", short=["-s"], required=True, type=language)
     target_lang: str = option("LANG", short=["-t"], required=True, type=language)
-    config: Optional[str] = option()
+    config: str | None = option()
     output: str = option("DIR", required=True)
 
 

@@ -9,8 +9,8 @@ import os
 import subprocess
 import tempfile
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Dict, Iterator, List, Optional, Sequence, Set
 
 from ..options import numeric, option, positive
 from ..text.alignments import Link, by_frequency, count_links, format_links, parse_links, read_links
@@ -45,11 +45,11 @@ class Options:
     target: str = option("TARGET", positional=True)
     output: str = option("TABLE", required=True)
     candidates: int = numeric(1, "K", positive)
-    alignments: Optional[str] = option()
-    save_alignments: Optional[str] = option()
+    alignments: str | None = option()
+    save_alignments: str | None = option()
 
 
-def grow_diag_final_and(forward: Set[Link], reverse: Set[Link]) -> List[Link]:
+def grow_diag_final_and(forward: set[Link], reverse: set[Link]) -> list[Link]:
     """Combine the links of both directions of a sentence pair (Koehn, Axelrod et al. 2005), and sort them.
 
     The result has the links on which both directions agree. Then it adds their neighbours, also diagonal, from either
@@ -77,7 +77,7 @@ def grow_diag_final_and(forward: Set[Link], reverse: Set[Link]) -> List[Link]:
     return sorted(links)
 
 
-def most_frequent(counts: Dict[str, Counter[str]], candidates: int = 1) -> List[Entry]:
+def most_frequent(counts: dict[str, Counter[str]], candidates: int = 1) -> list[Entry]:
     """Return rows of each source word, in alphabetical order, with its most frequent targets, :func:`by_frequency`."""
     rows = []
     for source, targets in sorted(counts.items()):
@@ -87,7 +87,7 @@ def most_frequent(counts: Dict[str, Counter[str]], candidates: int = 1) -> List[
     return rows
 
 
-def align(source: Sequence[Sequence[str]], target: Sequence[Sequence[str]]) -> Iterator[List[Link]]:
+def align(source: Sequence[Sequence[str]], target: Sequence[Sequence[str]]) -> Iterator[list[Link]]:
     """Align the words of sentence pairs with eflomal in both directions; see :func:`grow_diag_final_and`.
 
     eflomal lowercases, leaves sentences of 1,024 words and more without links, draws its seed from the system

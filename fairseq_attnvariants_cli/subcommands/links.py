@@ -1,7 +1,6 @@
 """``fairseq-attnvariants links``: text and word links from the output of ``fairseq-generate --print-alignment``."""
 
 from dataclasses import dataclass
-from typing import Dict, List, Optional, Tuple
 
 import numpy as np
 
@@ -10,7 +9,7 @@ from ..text.alignments import format_links, hard_links
 from ..text.files import UserError, optional, read_lines, write_whole
 from ..text.generated import best_in_words, read_generated
 
-Pair = Tuple[List[str], List[str], np.ndarray]  # a sentence and its best hypothesis, in words, and weights without EOS
+Pair = tuple[list[str], list[str], np.ndarray]  # a sentence and its best hypothesis, in words, and weights without EOS
 
 SKIPPED: Pair = [], [], np.zeros((0, 0))
 
@@ -35,12 +34,12 @@ class Options(SubwordOptions):
     """
 
     generated: str = option("GENERATED", positional=True)
-    output: Optional[str] = option()
-    save_source: Optional[str] = option()
-    save_target: Optional[str] = option()
+    output: str | None = option()
+    save_source: str | None = option()
+    save_target: str | None = option()
 
 
-def read_pairs(path: str, style: Optional[str] = None) -> Dict[int, Pair]:
+def read_pairs(path: str, style: str | None = None) -> dict[int, Pair]:
     """Read each sentence of fairseq-generate's output, by its number from 0; ``style`` joins subwords.
 
     Raises:

@@ -5,8 +5,9 @@ The direct bridge's ``W`` maps a source embedding to the space of target embeddi
 """
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -36,10 +37,10 @@ class Options(TableOptions, DataOptions, OneModel):
         lexicon: table made by lexicon, shown next to the neighbours
     """
 
-    words: Optional[List[str]] = option("WORD", nargs="+", group="which")
+    words: list[str] | None = option("WORD", nargs="+", group="which")
     count: int = numeric(10, type=positive, group="which")
     top: int = numeric(1, "K", positive)
-    lexicon: Optional[str] = option("TABLE")
+    lexicon: str | None = option("TABLE")
 
 
 class Neighbour(NamedTuple):
@@ -50,10 +51,10 @@ class Neighbour(NamedTuple):
     rank: int  # from 1
     target: str
     distance: float
-    lexicon: Optional[str]  # the lexical table's translation of the source word
+    lexicon: str | None  # the lexical table's translation of the source word
 
 
-def words(dictionary) -> List[int]:
+def words(dictionary) -> list[int]:
     """Return the entries of a dictionary that are words: neither special symbols nor fillers (``madeupword0000``)."""
     return [
         k
@@ -62,12 +63,12 @@ def words(dictionary) -> List[int]:
     ]
 
 
-def most_frequent(dictionary, count: int) -> List[str]:
+def most_frequent(dictionary, count: int) -> list[str]:
     """Return the ``count`` most frequent words; equally frequent words are in the dictionary's order."""
     return [dictionary[k] for k in sorted(words(dictionary), key=lambda k: -dictionary.count[k])[:count]]
 
 
-def nearest(mapped: np.ndarray, embeddings: np.ndarray, count: int) -> Tuple[np.ndarray, np.ndarray]:
+def nearest(mapped: np.ndarray, embeddings: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Return distances and numbers, ``N x count``, of the rows of ``V x m`` nearest to each row of ``N x m``."""
     from scipy.spatial.distance import cdist
 
@@ -81,8 +82,8 @@ def nearest(mapped: np.ndarray, embeddings: np.ndarray, count: int) -> Tuple[np.
 
 
 def neighbours(
-    system: "System", sources: Sequence[str], count: int, lexicon: Optional[Mapping[str, str]] = None
-) -> List[Neighbour]:
+    system: "System", sources: Sequence[str], count: int, lexicon: Mapping[str, str] | None = None
+) -> list[Neighbour]:
     """Return the ``count`` nearest target words of each source word.
 
     Raises:

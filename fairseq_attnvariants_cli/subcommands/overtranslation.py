@@ -5,8 +5,8 @@ generated words that are aligned to one of them (Li et al. 2017).
 """
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Dict, Iterable, List
 
 from ..shown.tables import Row, TableOptions, tables
 from ..text.alignments import by_frequency
@@ -25,15 +25,15 @@ class Options(TableOptions, AlignedOptions):
     """
 
 
-def repetitions(pair: Aligned) -> List[int]:
+def repetitions(pair: Aligned) -> list[int]:
     """``|e| - |unique e|`` of each source word."""
-    translations: Dict[int, List[str]] = defaultdict(list)
+    translations: dict[int, list[str]] = defaultdict(list)
     for i, j in pair.links:
         translations[i].append(pair.target[j])
     return [len(translations[i]) - len(set(translations[i])) for i in range(len(pair.source))]
 
 
-def ratios(pairs: Iterable[Aligned]) -> List[Row]:
+def ratios(pairs: Iterable[Aligned]) -> list[Row]:
     """Return rows of tag, source words, repetitions and ratio in percent: of all words, then by tag, by frequency."""
     words: Counter[str] = Counter()
     repeated: Counter[str] = Counter()

@@ -8,8 +8,9 @@ EOS cannot be chosen.
 import argparse
 import sys
 from collections import Counter
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Container, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from ..text.files import UserError, read_lines, say, visible, write_whole
 from ..text.generated import Hypothesis, Sentence, read_generated
 from ..text.lexicon import read_lexicon
 
-Alignment = Dict[int, int]  # position of the target word -> position of the source word
+Alignment = dict[int, int]  # position of the target word -> position of the source word
 
 TABLE, COPY, LEFT = "table", "copy", "left"
 
@@ -57,9 +58,9 @@ class Options:
 
     generated: str = option("GENERATED", positional=True)
     source: str = option("RAW", required=True)
-    lexicon: Optional[str] = option("TABLE")
-    copied: Optional[str] = option("DICT")
-    output: Optional[str] = option()
+    lexicon: str | None = option("TABLE")
+    copied: str | None = option("DICT")
+    output: str | None = option()
     unk: str = option("WORD", default="<unk>", type=word)
     nbest: bool = switch()
     detailed: bool = switch()
@@ -69,7 +70,7 @@ class Replacement(NamedTuple):
     """The replacement of one UNK."""
 
     position: int  # in the hypothesis
-    source: Optional[int]  # position of the source word
+    source: int | None  # position of the source word
     word: str
     rule: str  # TABLE, COPY or LEFT
     neighbour: bool  # the UNK had no alignment, and uses that of the nearest word
@@ -79,8 +80,8 @@ class Replaced(NamedTuple):
     """A hypothesis after the replacement."""
 
     score: str
-    words: List[str]
-    replacements: List[Replacement]
+    words: list[str]
+    replacements: list[Replacement]
     aligned: bool  # whether its words are the tokens that were generated
 
 
@@ -102,7 +103,7 @@ def check_source(sample_id: int, sentence: Sentence, source: Sequence[str], path
 
 def replace_unks(
     words: Sequence[str], source: Sequence[str], alignment: Alignment, lexicon: Mapping[str, str], unk: str
-) -> List[Replacement]:
+) -> list[Replacement]:
     """Return the replacement of each UNK among ``words``.
 
     An UNK without an alignment takes the source word of the nearest aligned word, the left one in a tie. If no word is
@@ -147,7 +148,7 @@ def post_process(
     source: Sequence[str],
     lexicon: Mapping[str, str],
     unk: str,
-    known: Optional[Container[str]] = None,
+    known: Container[str] | None = None,
 ) -> Replaced:
     """Replace the UNKs of a hypothesis; the raw ``source`` has words where the S- line may have UNKs.
 
@@ -211,7 +212,7 @@ def run(options: Options) -> None:
             f"which is line {last + 1}"
         )
 
-    results: Dict[int, List[Replaced]] = {}
+    results: dict[int, list[Replaced]] = {}
     with write_whole(options.output) as output:
         for sample_id, words in enumerate(source):
             if sentence := sentences.get(sample_id):

@@ -2,9 +2,9 @@
 
 import argparse
 import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import mean
-from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ..options import (
     SEARCH,
@@ -78,23 +78,23 @@ class Options(TableOptions, SubwordOptions, SearchOptions, BatchOptions, DeviceO
         plot: draw every seed's scores and their means on one test set, or curves over --dial
     """
 
-    folders: List[str] = option("FOLDER", positional=True, nargs="+")
-    name: Optional[List[str]] = option("TEXT", action="append")
+    folders: list[str] = option("FOLDER", positional=True, nargs="+")
+    name: list[str] | None = option("TEXT", action="append")
     checkpoint: str = option("NAME", default="checkpoint_best.pt")
-    data: Optional[str] = option("DATA")
-    gen_subset: List[str] = option("NAME", nargs="*", default=["test"])
-    dial: Optional[Dial] = option("NAME=V1,V2,...", type=dial)
-    reference: Optional[List[str]] = option(nargs="+")
-    tokenize: Optional[str] = option("NAME", choices=TOKENIZERS)
-    measure: Optional[List[str]] = option("NAME[=FILE]", action="append")
-    less_is_better: List[str] = option("NAME", nargs="+", default=[])
-    baseline: Optional[str] = option("SYSTEM")
-    margin: Optional[float] = numeric(metavar="X", type=amount)
+    data: str | None = option("DATA")
+    gen_subset: list[str] = option("NAME", nargs="*", default=["test"])
+    dial: Dial | None = option("NAME=V1,V2,...", type=dial)
+    reference: list[str] | None = option(nargs="+")
+    tokenize: str | None = option("NAME", choices=TOKENIZERS)
+    measure: list[str] | None = option("NAME[=FILE]", action="append")
+    less_is_better: list[str] = option("NAME", nargs="+", default=[])
+    baseline: str | None = option("SYSTEM")
+    margin: float | None = numeric(metavar="X", type=amount)
     digits: int = numeric(2, choices=range(16))  # a float has no more
-    seed_table: Optional[str] = option()
-    curves: Optional[str] = option()
-    curve_measure: Optional[str] = option("NAME")
-    plot: Optional[str] = option()
+    seed_table: str | None = option()
+    curves: str | None = option()
+    curve_measure: str | None = option("NAME")
+    plot: str | None = option()
     measures: Measures = field(init=False)
 
     def __post_init__(self) -> None:
@@ -102,7 +102,7 @@ class Options(TableOptions, SubwordOptions, SearchOptions, BatchOptions, DeviceO
         self.measures = parse_measures(self.measure)
 
 
-def differences(results: Scores, baseline: str) -> Dict[Place, Dict[int, float]]:
+def differences(results: Scores, baseline: str) -> dict[Place, dict[int, float]]:
     """Return the differences to the baseline by seed, for all systems that share a seed with it."""
     found = {}
     for place, values in results.items():
@@ -115,7 +115,7 @@ def differences(results: Scores, baseline: str) -> Dict[Place, Dict[int, float]]
 
 def decide(
     found: Mapping[Place, Mapping[int, float]], names: Iterable[str], results: Scores, options: Options
-) -> Dict[Place, Verdict]:
+) -> dict[Place, Verdict]:
     """Return the verdicts on all differences, as one family of tests; with a dial, only at its hardest value."""
     subsets = options.gen_subset
     less = (*LESS_IS_BETTER, *options.less_is_better)
@@ -138,7 +138,7 @@ def decide(
 
 def summary(
     systems: Mapping[str, Sequence[Run]], results: Scores, options: Options
-) -> Tuple[List[str], List[List[Cell]]]:
+) -> tuple[list[str], list[list[Cell]]]:
     """Return headers and rows: one row per system and test set, with measures, differences and verdicts."""
     test_set, labels = _test_sets(options)
     measures = [*options.measures] if options.gen_subset else []
@@ -148,10 +148,10 @@ def summary(
     headers = ["system", *test_set, *seeds, "parameters", "updates", "hours"]
     for measure in measures:
         headers += [measure, *([f"{measure} {what}" for what in DIFFERENCES] if options.baseline else [])]
-    rows: List[List[Cell]] = []
+    rows: list[list[Cell]] = []
     for name, runs in systems.items():
         for subset, label in zip(options.gen_subset or [""], labels):
-            row: List[Cell] = [name, *label, len(runs)]
+            row: list[Cell] = [name, *label, len(runs)]
             if options.baseline:
                 shared = {run.seed for run in runs} & {run.seed for run in systems[options.baseline]}
                 row.append(None if name == options.baseline else len(shared))
@@ -165,10 +165,10 @@ def summary(
     return headers, rows
 
 
-def every_seed(systems: Mapping[str, Sequence[Run]], results: Scores, options: Options) -> Tuple[List[str], List[Row]]:
+def every_seed(systems: Mapping[str, Sequence[Run]], results: Scores, options: Options) -> tuple[list[str], list[Row]]:
     """Return headers and rows: one row per system, test set and seed, with measures."""
     test_set, labels = _test_sets(options)
-    rows: List[Row] = [
+    rows: list[Row] = [
         [name, *label, seed, *(results.get(Place(name, subset, measure), {}).get(seed) for measure in options.measures)]
         for name, runs in systems.items()
         for subset, label in zip(options.gen_subset, labels)
@@ -177,7 +177,7 @@ def every_seed(systems: Mapping[str, Sequence[Run]], results: Scores, options: O
     return ["system", *test_set, "seed", *options.measures], rows
 
 
-def _test_sets(options: Options) -> Tuple[List[str], List[List[str]]]:
+def _test_sets(options: Options) -> tuple[list[str], list[list[str]]]:
     """Return the header of the column that names test sets, and its cells; nothing for a single test set."""
     subsets = options.gen_subset or [""]
     if len(subsets) == 1:
@@ -187,7 +187,7 @@ def _test_sets(options: Options) -> Tuple[List[str], List[List[str]]]:
     return ["test set"], [[subset] for subset in subsets]
 
 
-def _interval(values: Optional[Mapping[int, float]], signed: bool = False) -> Optional[Interval]:
+def _interval(values: Mapping[int, float] | None, signed: bool = False) -> Interval | None:
     """Return the mean of the values of all seeds, with its interval, or None without values."""
     if values is None:
         return None
@@ -276,7 +276,7 @@ def run(options: Options) -> None:
         results = evaluate(systems, options)
         warn_of_missing(systems, results)
         headers, rows = summary(systems, results, options)
-        digits: Dict[str, int] = {}
+        digits: dict[str, int] = {}
         for measure in options.measures:
             digits.update({measure: options.digits, f"{measure} difference": options.digits, f"{measure} p": 4})
         write("results", headers, rows, digits)

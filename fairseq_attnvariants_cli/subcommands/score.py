@@ -1,7 +1,6 @@
 """``fairseq-attnvariants score``: the measures that the papers report, as sacrebleu computes them."""
 
 from dataclasses import dataclass
-from typing import List, Optional
 
 from ..options import NameOptions, flag, numeric, option, positive, switch
 from ..scores.contrasts import Contrast, contrasts
@@ -41,13 +40,13 @@ class Options(TableOptions, GroupOptions, NameOptions):
         ngram_table: also write the table of n-grams, likewise
     """
 
-    reference: List[str] = option(nargs="+", required=True)
-    source: Optional[str] = option()
+    reference: list[str] = option(nargs="+", required=True)
+    source: str | None = option()
     sentence_groups: bool = switch()
     lowercase: bool = switch()
     chrf_beta: int = numeric(2, type=positive)
-    group_table: Optional[str] = option()
-    ngram_table: Optional[str] = option()
+    group_table: str | None = option()
+    ngram_table: str | None = option()
 
 
 def run(options: Options) -> None:

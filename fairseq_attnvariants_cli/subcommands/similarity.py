@@ -4,8 +4,9 @@ Attention via attention aligns the characters of names and cognates one by one. 
 translation if more than three of its characters each get a character-level weight over 0.5 at some target step.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Iterable, List, NamedTuple, Optional, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -38,8 +39,8 @@ class Options(TableOptions, TargetOptions, OneModel):
 
     threshold: float = numeric(0.5, "X", at_least(0, float, 1))
     characters: int = numeric(3)
-    words: Optional[int] = numeric(type=positive)
-    word_table: Optional[str] = option()
+    words: int | None = numeric(type=positive)
+    word_table: str | None = option()
 
 
 class Match(NamedTuple):
@@ -52,7 +53,7 @@ class Match(NamedTuple):
 
 def attended_words(
     weights: np.ndarray, source: Sequence[str], target: Sequence[str], limit: float = 0.5
-) -> List[Match]:
+) -> list[Match]:
     """Return the words of a sentence. A word ends before a space or EOS, which do not belong to it.
 
     Attention to this space or EOS counts only for the translation. Its last letter may attend there: the encoder reads

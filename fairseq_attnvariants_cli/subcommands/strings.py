@@ -1,7 +1,6 @@
 """``fairseq-attnvariants strings``: training on tables of words, and a table of scores."""
 
 from dataclasses import dataclass, field
-from typing import List, Optional
 
 from ..options import ColumnOptions, DeviceOptions, check_distinct, numeric, option, positive, switch
 from ..shown.tables import TableOptions, tables
@@ -33,17 +32,17 @@ class Options(TableOptions, ColumnOptions, DeviceOptions):
     """
 
     dev: str = option("DEV", positional=True)
-    test: List[str] = option("TEST", positional=True, nargs="+")
+    test: list[str] = option("TEST", positional=True, nargs="+")
     output: str = option("FOLDER", required=True)
     arch: str = option("NAME", default="dl4mt")
-    seeds: List[int] = numeric([1], type=positive, nargs="+")
-    updates: Optional[int] = numeric(type=positive)
-    source_separator: Optional[str] = option("X", type=str)  # an empty text means no separator
-    target_separator: Optional[str] = option("X", type=str)
+    seeds: list[int] = numeric([1], type=positive, nargs="+")
+    updates: int | None = numeric(type=positive)
+    source_separator: str | None = option("X", type=str)  # an empty text means no separator
+    target_separator: str | None = option("X", type=str)
     beam: int = numeric(1, type=positive)
     nbest: int = numeric(1, type=positive)
     several_answers: bool = switch()
-    others: List[str] = field(init=False)
+    others: list[str] = field(init=False)
 
 
 def run(options: Options) -> None:

@@ -4,8 +4,9 @@ A coverage penalty is part of the search, so each needs one search.  A length pe
 finishes the same hypotheses with any length penalty, and ranks them at the end.  This module ranks them again for each.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sacrebleu.metrics import BLEU
 
@@ -47,8 +48,8 @@ class Options(TableOptions, SubwordOptions, BeamOptions, TextOptions, OneModel):
     """
 
     gen_subset: str = option("NAME", group="text", default="valid")
-    lenpen: List[float] = numeric(LENGTH_PENALTIES, "X", length_penalty, nargs="+")
-    coverage_penalty: List[float] = numeric(COVERAGE_PENALTIES, "X", penalty, nargs="+")
+    lenpen: list[float] = numeric(LENGTH_PENALTIES, "X", length_penalty, nargs="+")
+    coverage_penalty: list[float] = numeric(COVERAGE_PENALTIES, "X", penalty, nargs="+")
     tokenize: str = option(None, choices=TOKENIZERS, default="none")
 
 
@@ -74,7 +75,7 @@ def best(hypotheses: Sequence[Hypothesis], lenpen: float) -> Hypothesis:
     return max(hypotheses, key=lambda hypothesis: hypothesis.total / hypothesis.tokens**lenpen)
 
 
-def preference(setting: Setting) -> Tuple[float, float, float]:
+def preference(setting: Setting) -> tuple[float, float, float]:
     """Return a key that is largest for the best setting: a higher BLEU, then penalties closer to fairseq's 0 and 1."""
     return setting.bleu, -setting.coverage_penalty, -abs(setting.lenpen - 1)
 
@@ -90,7 +91,7 @@ def check(system: "System", penalties: Sequence[float]) -> None:
             raise UserError(f"{system.path}: a {type(model).__name__} has no coverage penalty: --coverage-penalty 0")
 
 
-def hypotheses(system: "System", text: "Text", options: Options) -> Iterator[List[Hypothesis]]:
+def hypotheses(system: "System", text: "Text", options: Options) -> Iterator[list[Hypothesis]]:
     """Yield all finished hypotheses of each sentence."""
     from ..systems.model import search
 

@@ -7,7 +7,8 @@ source is ``log p(y_i)`` minus its value with all source embeddings 0.
 """
 
 import contextlib
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ from ..options import BatchOptions
 from ..text.files import UserError
 from .model import System, Text, run_batches
 
-Nodes = List[Tuple[float, float]]  # the place between the baseline, 0, and the input, 1, and the gradient's weight
+Nodes = list[tuple[float, float]]  # the place between the baseline, 0, and the input, 1, and the gradient's weight
 
 INPUT_X_GRADIENT: Nodes = [(1.0, 1.0)]
 
@@ -35,10 +36,10 @@ class Attribution(NamedTuple):
     """The attributions of target tokens to source tokens; the tokens are those of :class:`~.model.Pair`."""
 
     number: int
-    source: List[str]
-    target: List[str]
+    source: list[str]
+    target: list[str]
     values: np.ndarray  # T x S
-    attention: Optional[np.ndarray]  # T x S, if the model returns it
+    attention: np.ndarray | None  # T x S, if the model returns it
     difference: np.ndarray  # T: the log-probabilities minus those with all source embeddings 0
 
 
@@ -48,7 +49,7 @@ class Scaled(nn.Module):
     def __init__(self, embedding: nn.Module):
         super().__init__()
         self.embedding = embedding
-        self.scale: Optional[Tensor] = None  # B
+        self.scale: Tensor | None = None  # B
         self.given = torch.empty(0)  # B x S x m
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -98,7 +99,7 @@ def log_probabilities(logits: Tensor, target: Tensor) -> Tensor:
 
 
 def attribute(
-    model: Any, embeddings: Scaled, sample: Dict[str, Any], nodes: Nodes, pad: int, limits: BatchOptions
+    model: Any, embeddings: Scaled, sample: dict[str, Any], nodes: Nodes, pad: int, limits: BatchOptions
 ) -> Tensor:
     """Return the attributions of a batch, ``B x T x S``, 0 at padding.
 
@@ -131,7 +132,7 @@ def attribute(
     return values.masked_fill(source.eq(pad)[:, None], 0)
 
 
-def _select(net_input: Dict[str, Any], rows: Tensor, last: int) -> Dict[str, Any]:
+def _select(net_input: dict[str, Any], rows: Tensor, last: int) -> dict[str, Any]:
     chosen = {name: value[rows] if torch.is_tensor(value) else value for name, value in net_input.items()}
     return {**chosen, "prev_output_tokens": chosen["prev_output_tokens"][:, :last]}
 

@@ -4,7 +4,8 @@ import argparse
 import glob
 import os
 import sys
-from typing import Any, Dict, List, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from fairseq.checkpoint_utils import checkpoint_paths
@@ -17,7 +18,7 @@ from fairseq_attnvariants.patches.loading.configuration import as_dict
 from ..text.files import UserError, say
 from .model import read_checkpoint
 
-Checkpoint = Dict[str, Any]
+Checkpoint = dict[str, Any]
 
 # options that change how a model is trained and computed, but not what it computes, besides all dropouts
 HOW = {
@@ -28,7 +29,7 @@ HOW = {
 PATTERNS = {"epochs": r"checkpoint(\d+)\.pt", "updates": r"checkpoint_\d+_(\d+)\.pt"}
 
 
-def architecture(state: Checkpoint) -> Dict[str, Any]:
+def architecture(state: Checkpoint) -> dict[str, Any]:
     """Return the model's options except :data:`HOW` and dropouts; a model without a dataclass has only its name."""
     model = state["cfg"]["model"]
     if isinstance(model, argparse.Namespace):
@@ -61,13 +62,13 @@ def is_number(tensor: Tensor) -> bool:
     return tensor.is_floating_point() or tensor.is_complex()
 
 
-def mean(states: Sequence[Dict[str, Tensor]]) -> Dict[str, Tensor]:
+def mean(states: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
     """Return the mean of each parameter, computed in float64; integers and truth values are those of the last state.
 
     Parameters that are tied in all states stay tied.
     """
     result = dict(states[-1])
-    means: Dict[Any, Tensor] = {}
+    means: dict[Any, Tensor] = {}
     for name, last in states[-1].items():
         if not is_number(last):
             continue
@@ -117,7 +118,7 @@ def updates(state: Checkpoint) -> int:
     return state["optimizer_history"][-1]["num_updates"]
 
 
-def last(folder: str, count: int, kind: str) -> List[str]:
+def last(folder: str, count: int, kind: str) -> list[str]:
     """Return the paths of the last ``count`` checkpoints that were saved after epochs, or after numbers of updates.
 
     Raises:
@@ -127,13 +128,13 @@ def last(folder: str, count: int, kind: str) -> List[str]:
     return _first(paths, count, f"{folder} has {len(paths)} checkpoints saved by {kind}")
 
 
-def best(folder: str, count: int) -> List[str]:
+def best(folder: str, count: int) -> list[str]:
     """Return the paths of the ``count`` checkpoints with the best ``--best-checkpoint-metric``, the best first.
 
     Raises:
         UserError: there are fewer checkpoints with a value, or their metrics differ.
     """
-    values: Dict[int, Any] = {}  # by number of updates: checkpoint_best.pt and others are copies
+    values: dict[int, Any] = {}  # by number of updates: checkpoint_best.pt and others are copies
     metrics = set()
     for path in tqdm(sorted(glob.glob(os.path.join(glob.escape(folder), "checkpoint*.pt"))), disable=None):
         state = read_checkpoint(path)
@@ -151,7 +152,7 @@ def best(folder: str, count: int) -> List[str]:
     return _first(paths, count, f"{folder} has {len(paths)} different checkpoints with a validation score")
 
 
-def _first(paths: List[str], count: int, message: str) -> List[str]:
+def _first(paths: list[str], count: int, message: str) -> list[str]:
     if len(paths) < count:
         raise UserError(f"{message}, and {count} are asked for")
     return paths[:count]

@@ -2,8 +2,9 @@
 
 import contextlib
 from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -41,9 +42,9 @@ class Gated(NamedTuple):
     """The values of the gates for one sentence pair, whose tokens are those of :class:`~.model.Pair`."""
 
     number: int
-    source: List[str]
-    target: List[str]
-    values: Dict[str, np.ndarray]  # of each side, gates x tokens, in percent
+    source: list[str]
+    target: list[str]
+    values: dict[str, np.ndarray]  # of each side, gates x tokens, in percent
 
 
 def weight(gate: Tensor) -> Tensor:
@@ -98,7 +99,7 @@ def decoder_gates(decoder: Decoder) -> Iterator[Gates]:
         yield Gates("target", ("condition left",), decoder, remainder)
 
 
-def gates_of(system: System) -> List[Gates]:
+def gates_of(system: System) -> list[Gates]:
     """Return all gates of the model.
 
     Raises:
@@ -119,9 +120,9 @@ def gates_of(system: System) -> List[Gates]:
     return source + target
 
 
-def gate_names(gates: Sequence[Gates]) -> Dict[str, List[str]]:
+def gate_names(gates: Sequence[Gates]) -> dict[str, list[str]]:
     """Return the names of the gates of each side, in the order of :func:`read_gates`."""
-    names: Dict[str, List[str]] = defaultdict(list)
+    names: dict[str, list[str]] = defaultdict(list)
     for one in gates:
         names[one.side] += one.names
     return dict(names)
@@ -129,16 +130,16 @@ def gate_names(gates: Sequence[Gates]) -> Dict[str, List[str]]:
 
 def read_gates(system: System, gates: Sequence[Gates], text: Text, limits: BatchOptions) -> Iterator[Gated]:
     """Yield gates from forced decoding of the targets, in the order of :func:`~.model.run_batches`."""
-    caught: List[List[Tensor]] = [[] for _ in gates]  # of a batch, call by call
+    caught: list[list[Tensor]] = [[] for _ in gates]  # of a batch, call by call
 
-    def catch(one: Gates, calls: List[Tensor]) -> Callable[[nn.Module, Any, Any], None]:
+    def catch(one: Gates, calls: list[Tensor]) -> Callable[[nn.Module, Any, Any], None]:
         return lambda module, arguments, given: calls.append(100 * one.read(given).float().mean(-1))
 
     with contextlib.ExitStack() as hooked:
         for one, calls in zip(gates, caught):
             hooked.enter_context(one.module.register_forward_hook(catch(one, calls)))
         for _, _, pairs in run_batches(system, text, limits):
-            sides: Dict[str, List[Tensor]] = defaultdict(list)
+            sides: dict[str, list[Tensor]] = defaultdict(list)
             for one, calls in zip(gates, caught):
                 sides[one.side].append(torch.cat(calls[::-1] if one.backward else calls, dim=2))
                 calls.clear()

@@ -12,8 +12,8 @@ import argparse
 import itertools
 import os
 import re
-from collections.abc import Mapping
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -40,7 +40,7 @@ class System(NamedTuple):
 
     path: str
     task: Any
-    models: List[Any]
+    models: list[Any]
     device: torch.device
 
     @property
@@ -58,7 +58,7 @@ class System(NamedTuple):
 class Sentence(NamedTuple):
     """A sentence, or a pair, as the task reads it and as the files have it."""
 
-    item: Dict[str, Any]  # of the task's dataset: id (the number of the line, from 0), source and target, with EOS
+    item: dict[str, Any]  # of the task's dataset: id (the number of the line, from 0), source and target, with EOS
     source_line: str  # empty for binarised data, which does not keep unknown words
     target_line: str  # also empty if the target is generated
 
@@ -67,8 +67,8 @@ class Text(NamedTuple):
     """Sentences, and how the task collates them."""
 
     name: str  # for messages
-    sentences: List[Sentence]
-    collate: Callable[[List[Dict[str, Any]]], Dict[str, Any]]
+    sentences: list[Sentence]
+    collate: Callable[[list[dict[str, Any]]], dict[str, Any]]
 
     def select(self, number: int) -> "Text":
         """Return the text of one sentence, by its number from 0.
@@ -80,7 +80,7 @@ class Text(NamedTuple):
             raise UserError(f"{self.name} has lines 1 to {len(self.sentences)}, and no line {number + 1}")
         return self._replace(sentences=[self.sentences[number]])
 
-    def with_targets(self, targets: Sequence[Optional[Tensor]]) -> "Text":
+    def with_targets(self, targets: Sequence[Tensor | None]) -> "Text":
         """Return the sources with other targets, or with none."""
         pairs = zip(self.sentences, targets, strict=True)
         sentences = [Sentence({**one.item, "target": target}, one.source_line, "") for one, target in pairs]
@@ -91,28 +91,28 @@ class Pair(NamedTuple):
     """The tokens of a sentence pair; unknown words are as in the text."""
 
     number: int  # of the sentence, from 0
-    source: List[str]  # S tokens, EOS last
-    target: List[str]  # T tokens, EOS last
+    source: list[str]  # S tokens, EOS last
+    target: list[str]  # T tokens, EOS last
 
 
 class Batch(NamedTuple):
     """The models' output for a batch."""
 
-    sample: Dict[str, Any]  # as the task collates it
-    outputs: List[Tuple[Tensor, Any]]  # of each model: logits B x T x V, and the rest
-    pairs: List[Pair]  # of each row
+    sample: dict[str, Any]  # as the task collates it
+    outputs: list[tuple[Tensor, Any]]  # of each model: logits B x T x V, and the rest
+    pairs: list[Pair]  # of each row
 
 
 class Forced(NamedTuple):
     """The models' output for one sentence pair; the tokens are those of :class:`Pair`."""
 
     number: int
-    source: List[str]
-    target: List[str]
-    extra: Dict[str, np.ndarray]  # T x ..., float32, mean of the models; "attn" is T x S
+    source: list[str]
+    target: list[str]
+    extra: dict[str, np.ndarray]  # T x ..., float32, mean of the models; "attn" is T x S
 
 
-def load(path: Union[str, Sequence[str]], data: str, cpu: bool = False) -> System:
+def load(path: str | Sequence[str], data: str, cpu: bool = False) -> System:
     """Load a checkpoint, or an ensemble (paths with colons between, or a list), with the task that is stored in it.
 
     fairseq's loading is used, which loads only tensors and plain data.
@@ -124,7 +124,7 @@ def load(path: Union[str, Sequence[str]], data: str, cpu: bool = False) -> Syste
     # these files may have moved since the training, and nothing here needs them
     overrides = {"data": data, **dict.fromkeys(["encoder_embed_path", "decoder_embed_path", "warm_start"])}
     task = None
-    models: List[Any] = []
+    models: list[Any] = []
     device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
     paths = utils.split_paths(path) if isinstance(path, str) else path
     for name in paths:
@@ -148,7 +148,7 @@ def load(path: Union[str, Sequence[str]], data: str, cpu: bool = False) -> Syste
     return System(os.pathsep.join(paths), task, models, device)
 
 
-def read_checkpoint(path: str) -> Dict[str, Any]:
+def read_checkpoint(path: str) -> dict[str, Any]:
     """Return the content of a checkpoint without the optimizer's state.
 
     Raises:
@@ -175,7 +175,7 @@ def _refusal(path: str, circumstances: str, error: Exception) -> UserError:
     return UserError(f"{path} cannot be loaded{circumstances}: {why}")
 
 
-def _check(path: str, state: Dict[str, Any]) -> None:
+def _check(path: str, state: dict[str, Any]) -> None:
     """Refuse a checkpoint that lacks what subcommands read, or whose parameters are not finite.
 
     :func:`load_checkpoint` has already checked that it is a checkpoint with tensors by name.
@@ -195,7 +195,7 @@ def _check(path: str, state: Dict[str, Any]) -> None:
         raise UserError(f"{path}: {diverged} holds NaN or infinity: the training diverged, use an earlier one")
 
 
-def read_files(options: TextOptions, reference: bool) -> Optional[List[Tuple[str, ...]]]:
+def read_files(options: TextOptions, reference: bool) -> list[tuple[str, ...]] | None:
     """Read the lines of ``--source`` and, if it is needed, ``--reference``; return None for ``--gen-subset``.
 
     Raises:
@@ -221,7 +221,7 @@ def read_text(options: TextOptions, system: System, reference: bool = True) -> T
     return make_text(read_files(options, reference), options, system, reference)
 
 
-def make_text(lines: Optional[List[Tuple[str, ...]]], options: TextOptions, system: System, reference: bool) -> Text:
+def make_text(lines: list[tuple[str, ...]] | None, options: TextOptions, system: System, reference: bool) -> Text:
     """Return the ``lines`` of :func:`read_files`, or else ``--gen-subset``, as a text of the system's task.
 
     Raises:
@@ -296,14 +296,14 @@ def _encode(dictionary, line: str) -> Tensor:
     return dictionary.encode_line(line, add_if_not_exist=False, append_eos=True).long()
 
 
-def batches(lengths: Sequence[Tuple[int, int]], limits: BatchOptions) -> Iterator[List[int]]:
+def batches(lengths: Sequence[tuple[int, int]], limits: BatchOptions) -> Iterator[list[int]]:
     """Yield positions of ``lengths`` (source, target) in groups with one source length, within the ``limits``.
 
     A sentence that is longer than the limits is a group alone.
     """
     order = sorted(range(len(lengths)), key=lambda k: lengths[k])
     for _, group in itertools.groupby(order, key=lambda k: lengths[k][0]):
-        batch: List[int] = []
+        batch: list[int] = []
         for k in group:  # sorted by target length
             size = len(batch) + 1
             if batch and (size > limits.batch_size or size * max(lengths[k]) > limits.max_tokens):
@@ -313,7 +313,7 @@ def batches(lengths: Sequence[Tuple[int, int]], limits: BatchOptions) -> Iterato
         yield batch
 
 
-def samples(system: System, text: Text, limits: BatchOptions, doing: str) -> Iterator[Dict[str, Any]]:
+def samples(system: System, text: Text, limits: BatchOptions, doing: str) -> Iterator[dict[str, Any]]:
     """Yield collated batches on the system's device, with a progress bar on standard error, labelled ``doing``.
 
     Raises:
@@ -337,8 +337,8 @@ def samples(system: System, text: Text, limits: BatchOptions, doing: str) -> Ite
 
 
 def decoded(
-    options: Any, given: bool, line: Optional[int] = None, check: Callable[[System], None] = lambda system: None
-) -> Iterator[Tuple[System, Text]]:
+    options: Any, given: bool, line: int | None = None, check: Callable[[System], None] = lambda system: None
+) -> Iterator[tuple[System, Text]]:
     """Yield each system that the options name, with their text, which is read once, because it may be a stream.
 
     Args:
@@ -367,10 +367,10 @@ def build_generator(system: System, options: Any, **instead: Any) -> Any:
 
 
 @torch.no_grad()
-def search(system: System, text: Text, options: Any, **instead: Any) -> List[List[Dict[str, Tensor]]]:
+def search(system: System, text: Text, options: Any, **instead: Any) -> list[list[dict[str, Tensor]]]:
     """Return all hypotheses of each sentence, the best first, by beam search with :func:`build_generator`."""
     generator = build_generator(system, options, **instead)
-    found: Dict[int, List[Dict[str, Tensor]]] = {}
+    found: dict[int, list[dict[str, Tensor]]] = {}
     sources = text.with_targets([None] * len(text.sentences))
     for sample in samples(system, sources, options, "translating"):
         beams = system.task.inference_step(generator, system.models, sample)
@@ -425,7 +425,7 @@ def force(
         UserError: a model does not return a needed output.
     """
     for _, outputs, pairs in run_batches(system, text, limits):
-        means: Dict[str, np.ndarray] = {}
+        means: dict[str, np.ndarray] = {}
         for name in (*needed, *welcome):
             values = [output_named(extra, name) for _, extra in outputs]
             if all(value is not None for value in values):

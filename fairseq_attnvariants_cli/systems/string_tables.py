@@ -2,9 +2,9 @@
 
 import argparse
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
-from typing import Dict, Mapping, Optional, Sequence, Tuple
 
 from fairseq_attnvariants.registry import ConfigurationError
 from fairseq_attnvariants.tasks.tsv import (
@@ -46,7 +46,7 @@ def find_columns(cells: Sequence[Sequence[str]], options: ColumnOptions) -> Colu
     )
 
 
-def tagged(cells: Sequence[Sequence[str]]) -> Tuple[int, int]:
+def tagged(cells: Sequence[Sequence[str]]) -> tuple[int, int]:
     """Return the column with the most cells that have a ``;``, and their number; zeros if no cell has one."""
     found = Counter(column for line in cells for column, cell in enumerate(line, start=1) if ";" in cell)
     return next(iter(found.most_common(1)), (0, 0))
@@ -72,7 +72,7 @@ def check_columns(path: str, cells: Sequence[Sequence[str]], train: str, width: 
         )
 
 
-def find_separator(table: Table, side: str, given: Optional[str] = None) -> str:
+def find_separator(table: Table, side: str, given: str | None = None) -> str:
     """Return the separator that an option names, or else the one that suits the texts.
 
     It is a space if most texts have spaces, with about one letter between them. Otherwise symbols are characters. They
@@ -93,7 +93,7 @@ def find_separator(table: Table, side: str, given: Optional[str] = None) -> str:
     return DECOMPOSED if len(whole) > MANY * len(parts) else ""
 
 
-def tests_by_name(paths: Sequence[str]) -> Dict[str, str]:
+def tests_by_name(paths: Sequence[str]) -> dict[str, str]:
     """Return the paths of the tables to predict, by their file names without suffixes.
 
     Raises:
@@ -128,7 +128,7 @@ def check_strings(train: Table, dev: Table, separators: Sequence[str], columns: 
         check_features(train, found["source"])
 
 
-def length_limits(others: Sequence[str]) -> Dict[str, int]:
+def length_limits(others: Sequence[str]) -> dict[str, int]:
     """Return the length limits of both sides, which may be among the options for fairseq-train."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.error = refuse  # type: ignore[method-assign]

@@ -10,9 +10,10 @@ import subprocess
 import sys
 import unicodedata
 from argparse import ArgumentParser
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fairseq.models import ARCH_MODEL_REGISTRY
 from tqdm import tqdm
@@ -81,13 +82,13 @@ class Job(NamedTuple):
     folder: Path
     data: Path
     columns: Columns
-    separators: Tuple[str, str]  # of sources and of targets
+    separators: tuple[str, str]  # of sources and of targets
     words: int  # number of words to train on
-    tests: Dict[str, str]  # the files to be predicted, by their names
+    tests: dict[str, str]  # the files to be predicted, by their names
     user_dir: str
     updates: int
     given: str  # the options that a continued training must not change
-    limits: Dict[str, int]  # of the lengths of both sides
+    limits: dict[str, int]  # of the lengths of both sides
 
 
 def prepare(options: "Options") -> Job:
@@ -195,7 +196,7 @@ def check_dictionaries(data: Path, separators: Sequence[str]) -> None:
             )
 
 
-def column_options(columns: Columns) -> List[str]:
+def column_options(columns: Columns) -> list[str]:
     """Return the options that name the columns for fairseq."""
     given = ((f"--{name}-column", column) for name, column in columns._asdict().items())
     return [part for option, column in given if column for part in (option, str(column))]
@@ -251,7 +252,7 @@ def train_seed(job: Job, options: "Options", seed: int) -> str:
     return str(best)
 
 
-def training_command(job: Job, options: "Options", seed: int, save: Path) -> List[str]:
+def training_command(job: Job, options: "Options", seed: int, save: Path) -> list[str]:
     """Return the module of fairseq-train, and its arguments."""
     updates = str(job.updates)
     epochs = -(-job.updates * BATCH // job.words)
@@ -314,10 +315,10 @@ def start(command: Sequence[str], log: Path, see: Callable[[str], None], mode: s
         raise UserError(f"{command[0].replace('_cli.', '-')} failed: {line}; its output is in {log}")
 
 
-def results(job: Job, options: "Options", name: str, systems: Dict[str, List[str]]) -> Iterator[Sequence[Any]]:
+def results(job: Job, options: "Options", name: str, systems: dict[str, list[str]]) -> Iterator[Sequence[Any]]:
     """Yield the rows of the table for one test set, and write the predictions of the last system."""
     table = read_table(str(job.data / f"{name}.tsv"), job.columns, with_targets=False)
-    scores: List[List[float]] = []
+    scores: list[list[float]] = []
     scored = table.rows[0].target is not None
     asked = [*systems.items()]
     if not scored:
@@ -340,7 +341,7 @@ def tell(line: str) -> None:
         say(line.rstrip().rpartition(" | ")[2])
 
 
-def predict(job: Job, options: "Options", name: str, checkpoints: Sequence[str], told: bool = True) -> List[Sentence]:
+def predict(job: Job, options: "Options", name: str, checkpoints: Sequence[str], told: bool = True) -> list[Sentence]:
     """Return fairseq-generate's predictions for each row of a table; ``told`` reports symbols unseen in training."""
     command = [
         *("fairseq_cli.generate", str(job.data), "--user-dir", job.user_dir, "--task", "string_transduction"),
@@ -349,7 +350,7 @@ def predict(job: Job, options: "Options", name: str, checkpoints: Sequence[str],
         *("--num-workers", "0", *["--cpu"] * options.cpu),
         *(f"--max-{side}-positions={limit}" for side, limit in job.limits.items()),
     ]
-    lines: List[str] = []
+    lines: list[str] = []
     log = job.folder / f"{name}.generate.log"
     start(command, log, lambda line: lines.append(line.rstrip("\n")))
     for line in lines if told else ():
@@ -359,8 +360,8 @@ def predict(job: Job, options: "Options", name: str, checkpoints: Sequence[str],
 
 
 def copy_unseen(
-    job: Job, options: "Options", checkpoints: Sequence[str], rows: Sequence[Row], found: List[Sentence]
-) -> List[Sentence]:
+    job: Job, options: "Options", checkpoints: Sequence[str], rows: Sequence[Row], found: list[Sentence]
+) -> list[Sentence]:
     """Replace each ``<unk>`` in the predictions by the source's symbol, if the model copies.
 
     A model that copies writes ``<unk>`` for a symbol that was unseen in training.
@@ -383,13 +384,13 @@ def copy_unseen(
     return filled
 
 
-def score(job: Job, rows: Sequence[Row], found: Sequence[Sentence], several_answers: bool) -> List[float]:
+def score(job: Job, rows: Sequence[Row], found: Sequence[Sentence], several_answers: bool) -> list[float]:
     """Return the number of words, and accuracy, WER and SER of the best predictions.
 
     With several answers, rows with the same source and features are one word, and the target closest to the prediction
     counts.
     """
-    words: Dict[Any, Dict[str, int]] = {}
+    words: dict[Any, dict[str, int]] = {}
     for number, (row, sentence) in enumerate(zip(rows, found, strict=True)):
         pair = [symbols(text, job.separators[1]) for text in (sentence.hypotheses[0].text, row.target or "")]
         word = (row.source, row.features) if several_answers else number

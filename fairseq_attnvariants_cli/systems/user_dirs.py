@@ -3,7 +3,8 @@
 import argparse
 import os
 import traceback
-from typing import Any, List, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from fairseq import utils
 
@@ -34,7 +35,7 @@ def import_user_dirs(folders: Sequence[str]) -> None:
             raise UserError(f"--user-dir {folder}: {why}") from error
 
 
-def user_dirs() -> List[str]:
+def user_dirs() -> list[str]:
     """Return the folders of ``--user-dir`` that fairseq has imported, except for this package."""
     own = os.path.dirname(fairseq_attnvariants.__file__)
     return sorted(folder for folder in getattr(utils.import_user_module, "memo", ()) if folder != own)

@@ -2,18 +2,19 @@
 
 import re
 from collections import Counter, defaultdict
-from typing import Callable, Dict, Iterable, List, Mapping, Sequence, Tuple, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 
 from .files import UserError
 
-Link = Tuple[int, int]  # position of the source word, position of the target word, both from 0
+Link = tuple[int, int]  # position of the source word, position of the target word, both from 0
 
 T = TypeVar("T")
 
 
-def parse_links(line: str) -> List[Link]:
+def parse_links(line: str) -> list[Link]:
     """Parse a line of word alignments in the format of fairseq, Moses, eflomal and fast_align: ``0-0 1-2 2-1``.
 
     Raises:
@@ -42,7 +43,7 @@ def parse_soft(line: str) -> np.ndarray:
     Raises:
         ValueError: a weight is not a number from 0 to 1, or rows have unequal lengths.
     """
-    rows: List[List[float]] = []
+    rows: list[list[float]] = []
     for field in line.split():
         row = field.split(",")
         for weight in row:
@@ -62,14 +63,14 @@ def format_soft(weights: np.ndarray) -> str:
     return " ".join(",".join(f"{weight:.6f}" for weight in row) for row in weights.clip(0, 1).tolist())
 
 
-def hard_links(weights: np.ndarray) -> List[Link]:
+def hard_links(weights: np.ndarray) -> list[Link]:
     """Link each target word to the source word of highest weight, the first in a tie, unless all weights are 0."""
     if not weights.size:
         return []
     return [(i, j) for j, i in enumerate(weights.argmax(axis=1).tolist()) if weights[j, i] > 0]
 
 
-def parse_lines(path: str, lines: Iterable[str], parse: Callable[[str], T]) -> List[T]:
+def parse_lines(path: str, lines: Iterable[str], parse: Callable[[str], T]) -> list[T]:
     """Parse each line; a ValueError becomes a :class:`UserError` that names the file and the line."""
     parsed = []
     for number, line in enumerate(lines, start=1):
@@ -80,7 +81,7 @@ def parse_lines(path: str, lines: Iterable[str], parse: Callable[[str], T]) -> L
     return parsed
 
 
-def check_inside(path: str, links: Sequence[Iterable[Link]], sizes: Iterable[Tuple[int, int]]) -> None:
+def check_inside(path: str, links: Sequence[Iterable[Link]], sizes: Iterable[tuple[int, int]]) -> None:
     """Refuse links outside their sentence pairs, whose ``sizes`` are (source, target); the message names ``path``."""
     for number, (several, (source, target)) in enumerate(zip(links, sizes, strict=True), start=1):
         for i, j in sorted(several):
@@ -91,7 +92,7 @@ def check_inside(path: str, links: Sequence[Iterable[Link]], sizes: Iterable[Tup
                 )
 
 
-def check_lengths(path: str, shapes: Iterable[Tuple[int, ...]], sizes: Iterable[Tuple[int, int]]) -> None:
+def check_lengths(path: str, shapes: Iterable[tuple[int, ...]], sizes: Iterable[tuple[int, int]]) -> None:
     """Refuse weights whose ``shapes`` (source, target) are neither the ``sizes`` of their sentence pairs nor (0, 0)."""
     for number, (own, size) in enumerate(zip(shapes, sizes, strict=True), start=1):
         if own not in (size, (0, 0)):
@@ -103,7 +104,7 @@ def check_lengths(path: str, shapes: Iterable[Tuple[int, ...]], sizes: Iterable[
 
 def read_links(
     path: str, lines: Iterable[str], source: Sequence[Sequence[str]], target: Sequence[Sequence[str]]
-) -> List[List[Link]]:
+) -> list[list[Link]]:
     """Parse the links of sentence pairs, one line of ``i-j`` pairs per sentence pair; messages name ``path``.
 
     A repeated link counts once.
@@ -116,15 +117,15 @@ def read_links(
     return links
 
 
-def count_links(pairs: Iterable[Tuple[Sequence[str], Sequence[str], Iterable[Link]]]) -> Dict[str, Counter[str]]:
+def count_links(pairs: Iterable[tuple[Sequence[str], Sequence[str], Iterable[Link]]]) -> dict[str, Counter[str]]:
     """Count the links of each source word with each target word; ``pairs`` are source words, target words and links."""
-    counts: Dict[str, Counter[str]] = defaultdict(Counter)
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
     for source, target, links in pairs:
         for i, j in links:
             counts[source[i]][target[j]] += 1
     return counts
 
 
-def by_frequency(counts: Mapping[str, int], most: int = 0) -> List[str]:
+def by_frequency(counts: Mapping[str, int], most: int = 0) -> list[str]:
     """Return the ``most`` most frequent words, or all for 0, by falling frequency and then alphabetically."""
     return sorted(counts, key=lambda word: (-counts[word], word))[: most or None]

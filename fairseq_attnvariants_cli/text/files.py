@@ -7,15 +7,16 @@ import os
 import re
 import shutil
 import sys
-from typing import Any, BinaryIO, Callable, ContextManager, Dict, Iterator, List, Optional, Set, TextIO, Tuple, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, TextIO, TypeVar
 
 STANDARD_OUTPUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 OPEN = re.compile("/dev/stderr|(?:/dev|/proc/self)/fd/([0-9]{1,9})")  # names of files that this process has open
 REPLACED = "{} is an input, too, and would be replaced: name another file for the output"
 T = TypeVar("T")
-_targets: Dict[str, str] = {}  # files that are being written, and what messages call them
-_taken: List[TextIO] = []  # standard input, once it is read
-_inputs: Set[str] = set()  # files that this command has read
+_targets: dict[str, str] = {}  # files that are being written, and what messages call them
+_taken: list[TextIO] = []  # standard input, once it is read
+_inputs: set[str] = set()  # files that this command has read
 
 
 # control characters, line separators and characters that change the direction of writing: they falsify the display
@@ -100,7 +101,7 @@ def _take_input() -> None:
     _taken.append(sys.stdin)
 
 
-def read_parallel(*paths: str) -> List[Tuple[str, ...]]:
+def read_parallel(*paths: str) -> list[tuple[str, ...]]:
     """Return the lines of parallel files, one tuple per line.
 
     Raises:
@@ -119,7 +120,7 @@ def read_parallel(*paths: str) -> List[Tuple[str, ...]]:
 
 
 @contextlib.contextmanager
-def write_whole(path: Optional[str] = None, links: bool = True) -> Iterator[TextIO]:
+def write_whole(path: str | None = None, links: bool = True) -> Iterator[TextIO]:
     """Yield a text stream whose content is written to ``path``, as UTF-8, only if the block ends without an error.
 
     Bytes of file names that are not UTF-8 become escapes. See :func:`write_bytes`.
@@ -130,13 +131,15 @@ def write_whole(path: Optional[str] = None, links: bool = True) -> Iterator[Text
         stream.write(text.getvalue().encode("utf-8", errors="backslashreplace"))
 
 
-def optional(write: Callable[..., ContextManager[T]], path: Optional[str], *more: Any) -> ContextManager[Optional[T]]:
+def optional(
+    write: Callable[..., contextlib.AbstractContextManager[T]], path: str | None, *more: Any
+) -> contextlib.AbstractContextManager[T | None]:
     """Open a path with ``write``, or return a context that gives None if there is no path."""
     return write(path, *more) if path else contextlib.nullcontext()
 
 
 @contextlib.contextmanager
-def write_bytes(path: Optional[str] = None, links: bool = True) -> Iterator[BinaryIO]:
+def write_bytes(path: str | None = None, links: bool = True) -> Iterator[BinaryIO]:
     """Yield a binary stream whose content is written to ``path``, only if the block ends without an error.
 
     The start of the block checks that ``path`` can be written. None and ``-`` mean standard output.

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import shutil
-from typing import Iterator
+from collections.abc import Iterator
 
 from .files import UserError, writing
 

@@ -1,7 +1,8 @@
 """The output of ``fairseq-generate`` and ``fairseq-interactive``: S-, T-, H-, P- and A- lines of numbered sentences."""
 
 import re
-from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,7 +32,7 @@ class Hypothesis(NamedTuple):
     place: str  # of its H- line
     score: str
     text: str
-    attention: Optional[np.ndarray]  # T x S without EOS, if there is an A- line that fits the words of the text
+    attention: np.ndarray | None  # T x S without EOS, if there is an A- line that fits the words of the text
 
 
 class Sentence(NamedTuple):
@@ -39,8 +40,8 @@ class Sentence(NamedTuple):
 
     place: str  # of its S- line
     source: str
-    reference: Optional[str]
-    hypotheses: List[Hypothesis]  # the best first
+    reference: str | None
+    hypotheses: list[Hypothesis]  # the best first
 
 
 def is_generated(lines: Iterable[str]) -> bool:
@@ -48,7 +49,7 @@ def is_generated(lines: Iterable[str]) -> bool:
     return any(match and match[1] == "H" for match in map(LINE.fullmatch, lines))
 
 
-def read_generated(lines: Iterable[str], path: str, aligned: bool = False) -> Dict[int, Sentence]:
+def read_generated(lines: Iterable[str], path: str, aligned: bool = False) -> dict[int, Sentence]:
     """Read the sentences by number. The numbers, from 0, are those of the lines of the source text.
 
     Other lines are skipped. The lines of a sentence may be anywhere, but its hypotheses, scores and alignments are in
@@ -65,7 +66,7 @@ def read_generated(lines: Iterable[str], path: str, aligned: bool = False) -> Di
         UserError: there are no sentences, a sentence lacks a line or has it twice, an alignment is malformed, or
             alignments are needed but are of characters.
     """
-    found: Dict[int, Dict[str, List[Line]]] = {}
+    found: dict[int, dict[str, list[Line]]] = {}
     for number, line in enumerate(lines, start=1):
         if match := LINE.fullmatch(line):
             if int(match[2]) > LAST:
@@ -91,13 +92,13 @@ def read_generated(lines: Iterable[str], path: str, aligned: bool = False) -> Di
         return joined
 
 
-def _fits(labels: Dict[str, List[Line]], k: int) -> bool:
+def _fits(labels: dict[str, list[Line]], k: int) -> bool:
     """Return whether hypothesis ``k`` has one score per word and one for EOS, or no scores."""
     scores, words = labels["P"], labels["H"][k].text.partition("\t")[2].split()
     return not scores or len(scores[k].text.split()) == len(words) + 1
 
 
-def _of_characters(sentences: Iterable[Dict[str, List[Line]]]) -> bool:
+def _of_characters(sentences: Iterable[dict[str, list[Line]]]) -> bool:
     """Return whether most hypotheses have one score per character, and one for EOS, instead of one per word."""
     spelt = 0
     for labels in sentences:
@@ -108,7 +109,7 @@ def _of_characters(sentences: Iterable[Dict[str, List[Line]]]) -> bool:
     return spelt > 0
 
 
-def _sentence(number: int, labels: Dict[str, List[Line]], aligned: bool, joined: bool = False) -> Sentence:
+def _sentence(number: int, labels: dict[str, list[Line]], aligned: bool, joined: bool = False) -> Sentence:
     """Return a sentence from its lines, without attention if subwords are ``joined``."""
     sources, references, hypotheses, scores, alignments = labels.values()
     count = len(hypotheses)
@@ -139,7 +140,7 @@ def _sentence(number: int, labels: Dict[str, List[Line]], aligned: bool, joined:
     return Sentence(sources[0].place, source, references[0].text if references else None, found)
 
 
-def best_in_words(sentence: Sentence, style: Optional[str]) -> Tuple[List[str], List[str], Optional[np.ndarray]]:
+def best_in_words(sentence: Sentence, style: str | None) -> tuple[list[str], list[str], np.ndarray | None]:
     """Return the words of a sentence and of its best hypothesis, and the attention between them.
 
     ``style`` joins subwords.

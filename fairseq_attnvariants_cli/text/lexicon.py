@@ -1,6 +1,7 @@
 """The word table. It maps a source word to the target word that it is aligned with most often in a text."""
 
-from typing import Dict, Iterable, NamedTuple, TextIO
+from collections.abc import Iterable
+from typing import NamedTuple, TextIO
 
 from .files import UserError, read_lines
 
@@ -19,13 +20,13 @@ def write_lexicon(rows: Iterable[Entry], stream: TextIO) -> None:
     stream.writelines(f"{row.source}\t{row.target}\t{row.links}\t{row.share:.4f}\n" for row in rows)
 
 
-def read_lexicon(path: str) -> Dict[str, str]:
+def read_lexicon(path: str) -> dict[str, str]:
     """Read the target word of each source word; columns after the second may be missing.
 
     Raises:
         UserError: the file cannot be read, a line has fewer than two words, or a source word occurs twice.
     """
-    lexicon: Dict[str, str] = {}
+    lexicon: dict[str, str] = {}
     for number, line in enumerate(read_lines(path), 1):
         row = line.split("\t")
         if len(row) < 2 or not row[0] or not row[1]:

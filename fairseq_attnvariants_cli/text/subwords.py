@@ -1,6 +1,6 @@
 """Functions that join subwords to words, and attention between subwords to attention between words."""
 
-from typing import List, Optional, Sequence, Tuple
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -17,7 +17,7 @@ def subword_text(token: str, style: str) -> str:
     return f"{token} ".replace("@@ ", "")
 
 
-def word_numbers(tokens: Sequence[str], style: Optional[str]) -> List[int]:
+def word_numbers(tokens: Sequence[str], style: str | None) -> list[int]:
     """Return the number, from 0, of the word that each token belongs to; without a style each token is a word.
 
     A boundary without text belongs to the word that it begins or ends, and at the end of a sentence to the last word.
@@ -33,14 +33,14 @@ def word_numbers(tokens: Sequence[str], style: Optional[str]) -> List[int]:
     return [min(number, max(begun - 1, 0)) for number in numbers]
 
 
-def join_tokens(tokens: Sequence[str], style: Optional[str]) -> List[str]:
+def join_tokens(tokens: Sequence[str], style: str | None) -> list[str]:
     """Return the words that :func:`word_numbers` numbers."""
     if style is None or not tokens:
         return list(tokens)
     return "".join(subword_text(token, style) for token in tokens).split() or [""]
 
 
-def join_sentence(tokens: Sequence[str], style: Optional[str]) -> Tuple[List[str], List[int]]:
+def join_sentence(tokens: Sequence[str], style: str | None) -> tuple[list[str], list[int]]:
     """Return the words and the word numbers of a sentence whose last token, EOS, is a separate word."""
     *inner, eos = tokens
     words = join_tokens(inner, style)

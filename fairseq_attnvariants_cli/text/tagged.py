@@ -1,7 +1,8 @@
 """Sentence pairs with word links and with tags of their words, such as parts of speech, from the user's files."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, List, NamedTuple, Optional, Sequence
+from typing import Any, NamedTuple
 
 from ..options import option
 from .alignments import Link, read_links
@@ -11,11 +12,11 @@ from .files import UserError, read_lines, read_parallel
 class Aligned(NamedTuple):
     """A sentence pair with its links and tags."""
 
-    source: List[str]
-    target: List[str]
-    links: List[Link]
-    source_tags: Optional[List[str]]  # one per word, if there is a file of tags
-    target_tags: Optional[List[str]]
+    source: list[str]
+    target: list[str]
+    links: list[Link]
+    source_tags: list[str] | None  # one per word, if there is a file of tags
+    target_tags: list[str] | None
 
 
 @dataclass
@@ -32,11 +33,11 @@ class AlignedOptions:
     source: str = option("SOURCE", positional=True)
     target: str = option("TARGET", positional=True)
     alignments: str = option(required=True)
-    source_tags: Optional[str] = option()
-    target_tags: Optional[str] = field(init=False, default=None)
+    source_tags: str | None = option()
+    target_tags: str | None = field(init=False, default=None)
 
 
-def read_aligned(options: AlignedOptions) -> List[Aligned]:
+def read_aligned(options: AlignedOptions) -> list[Aligned]:
     """Read the sentence pairs that the options name.
 
     Raises:
@@ -45,13 +46,13 @@ def read_aligned(options: AlignedOptions) -> List[Aligned]:
     rows = read_parallel(options.source, options.target, options.alignments)
     source, target = ([row[side].split() for row in rows] for side in (0, 1))
     links = read_links(options.alignments, (row[2] for row in rows), source, target)
-    none: List[Any] = [None] * len(rows)
+    none: list[Any] = [None] * len(rows)
     source_tags = read_tags(options.source_tags, source, options.source) if options.source_tags else none
     target_tags = read_tags(options.target_tags, target, options.target) if options.target_tags else none
     return [Aligned(*pair) for pair in zip(source, target, links, source_tags, target_tags, strict=True)]
 
 
-def read_tags(path: str, words: Sequence[Sequence[str]], text: str) -> List[List[str]]:
+def read_tags(path: str, words: Sequence[Sequence[str]], text: str) -> list[list[str]]:
     """Read the tags of each sentence, one per word, with spaces between; ``text`` is the file of the words.
 
     Raises:

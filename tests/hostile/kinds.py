@@ -11,7 +11,7 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from typing import Callable, Dict
+from collections.abc import Callable
 
 import numpy
 
@@ -93,7 +93,7 @@ def dotted(canary):
     return b"\x80\x04\x8c\x08argparse\x8c\x09_sys.path\x93" + constant(("x",)) + b"R."
 
 
-CALLS: Dict[str, Callable] = {
+CALLS: dict[str, Callable] = {
     f"{module}.{name}": lambda canary, module=module, name=name, arguments=arguments: call(
         module, name, *arguments(canary)
     )
@@ -220,7 +220,7 @@ def tensors(header):
 
 
 JINJA = "{{ cycler.__init__.__globals__.os.system('touch CANARY') }}"
-FILES: Dict[str, Callable] = {
+FILES: dict[str, Callable] = {
     "pickle": evil,
     "archive": lambda canary: archive(evil(canary)),
     "value": in_a_checkpoint,

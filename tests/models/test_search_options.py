@@ -3,7 +3,6 @@
 import argparse
 import math
 from itertools import product
-from typing import List
 
 import pytest
 import torch
@@ -19,7 +18,7 @@ TOKENS, LENGTHS, _ = batch((5, 3, 1, 9), (2, 2, 2, 2))
 SAMPLE = {"net_input": {"src_tokens": TOKENS, "src_lengths": LENGTHS}}
 
 
-def ngrams(words: List[int], n: int) -> List[tuple]:
+def ngrams(words: list[int], n: int) -> list[tuple]:
     return [tuple(words[k : k + n]) for k in range(len(words) - n + 1)]
 
 

@@ -4,7 +4,8 @@ A capture records launches instead of running them.  It must not wait for the GP
 """
 
 import contextlib
-from typing import Any, Callable, Dict, Iterator, List
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +19,7 @@ class CudaRecorder:
     def __init__(self, device: torch.device):
         self.device, self.devices = device, [device]
         self.stream, self.pool = torch.cuda.Stream(device), torch.cuda.graph_pool_handle()
-        self.broken: List[Any] = []
+        self.broken: list[Any] = []
 
     def random_state(self) -> Tensor:
         """Return the state of the device's random number generator."""
@@ -73,5 +74,5 @@ class CudaRecorder:
             torch.zeros(1, device=self.device)  # the end of this capture also reaches the generator
 
 
-RECORDERS: Dict[str, Callable[[torch.device], Any]] = {"cuda": CudaRecorder}
+RECORDERS: dict[str, Callable[[torch.device], Any]] = {"cuda": CudaRecorder}
 """The class of the recorder for each type of device."""

@@ -4,7 +4,7 @@ The kernel computes the cell's equations.  A class names its kernel, and only th
 class may compute something else.
 """
 
-from typing import Any, Optional, Tuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -45,7 +45,7 @@ def stepped(cell: Any, inputs: Tensor, recurrent: Any, previous: Tensor) -> Tens
         return KERNELS[name](inputs.expand_as(recurrent), recurrent, previous)
 
 
-def kernel(cell: Any, value: Tensor) -> Optional[str]:
+def kernel(cell: Any, value: Tensor) -> str | None:
     """Return the name of the kernel of a cell's class, or None if no kernel can be launched here."""
     launched = on_gpu(value) and not (compiling() or transforming())
     return vars(type(cell)).get("kernel") if launched else None
@@ -58,7 +58,7 @@ def fits(cell: Any, inputs: nn.Module, value: Tensor) -> bool:
     return all(plain_linear(part) or isinstance(part, Deferred) for part in (inputs, cell.recurrent))
 
 
-def over_all(cell: Any, inputs: Any, values: Tensor, state: Tensor) -> Tuple[Tensor, Tensor]:
+def over_all(cell: Any, inputs: Any, values: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
     """Run all steps of a plain cell.
 
     Args:

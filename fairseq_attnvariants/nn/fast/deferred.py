@@ -4,7 +4,7 @@ Autograd forms the gradient of a matrix at every step, as a thin product, and ad
 loses small terms.  Here each step only notes the two factors, and one product of many notes forms the gradient.
 """
 
-from typing import Any, List, Optional, Tuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,8 +26,8 @@ class Notes:
 
     def __init__(self) -> None:
         self.passing = -1
-        self.noted: List[Tuple[Tensor, Tensor]] = []
-        self.total: Optional[Tensor] = None
+        self.noted: list[tuple[Tensor, Tensor]] = []
+        self.total: Tensor | None = None
 
     def add(self, left: Tensor, right: Tensor) -> None:
         """Note the factors ``N x out`` and ``N x in``: the gradient is the sum of ``left.T @ right``."""
@@ -38,7 +38,7 @@ class Notes:
         if len(self.noted) == MANY:
             self.total, self.noted = self.sum(), []
 
-    def sum(self) -> Optional[Tensor]:
+    def sum(self) -> Tensor | None:
         """Return the gradient so far, ``out x in``; None before the first note."""
         if not self.noted:
             return self.total
@@ -46,7 +46,7 @@ class Notes:
         product = left.T @ right
         return product if self.total is None else product.add_(self.total)
 
-    def gradient(self) -> Optional[Tensor]:
+    def gradient(self) -> Tensor | None:
         """Return the gradient of a finished backward pass, and drop the notes."""
         total = self.sum()
         self.noted, self.total = [], None
@@ -63,7 +63,7 @@ class Constant(Function):
         return tensor.view_as(tensor)
 
     @staticmethod
-    def backward(ctx: Any, further: Optional[Tensor]) -> Any:
+    def backward(ctx: Any, further: Tensor | None) -> Any:
         noted = ctx.notes.gradient()
         # further gradients arrive here if there are second derivatives
         return noted if further is None else further if noted is None else noted + further, None
@@ -88,13 +88,13 @@ class _Product(Function):
 class Deferred(nn.Module):
     """``W x + b`` in one run of a loop over an unchanged ``W``, ``out x in``."""
 
-    def __init__(self, weight: Tensor, bias: Optional[Tensor] = None):
+    def __init__(self, weight: Tensor, bias: Tensor | None = None):
         super().__init__()
         self.notes = Notes()
         self.weight = weight
         self.bias = bias
         self.out_features, self.in_features = weight.shape[-2:]  # as in the nn.Linear that it replaces
-        self.constant: Optional[Tensor] = None  # made at the first step, because a loop may not use it
+        self.constant: Tensor | None = None  # made at the first step, because a loop may not use it
 
     def forward(self, value: Tensor) -> Tensor:
         """``... x out``, from ``... x in``."""
@@ -119,6 +119,6 @@ def deferred(module: Any) -> Any:
     return module if on_gpu(next(module.parameters())) and not capturing() else twin(module, _deferred)
 
 
-def _deferred(part: nn.Module) -> Optional[nn.Module]:
+def _deferred(part: nn.Module) -> nn.Module | None:
     read: Any = part
     return Deferred(read.weight, read.bias) if plain_linear(part) and read.weight.requires_grad else None

@@ -5,7 +5,8 @@ computes it again, for a few sentences at a time.  On a CPU these are very few, 
 between small lasting ones leave holes in memory.
 """
 
-from typing import Any, Iterable, List, Sequence, Tuple, cast
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -67,7 +68,7 @@ class _Energies(Function):
 
 def gradients(
     vector: Tensor, matrices: Sequence[Tensor], query: Tensor, keys: Tensor, grad: Tensor, *values: Tensor
-) -> Tuple[List[Tensor], List[Tensor]]:
+) -> tuple[list[Tensor], list[Tensor]]:
     """Return the gradients of tensors per sentence (query, keys, values) and of shared tensors (vector, matrices).
 
     Args:
@@ -84,7 +85,7 @@ def gradients(
     return rows, shared
 
 
-def by_sentences(query: Tensor, keys: Tensor, *others: Tensor) -> Iterable[Tuple[Tensor, ...]]:
+def by_sentences(query: Tensor, keys: Tensor, *others: Tensor) -> Iterable[tuple[Tensor, ...]]:
     """Return the tensors, split into blocks of sentences."""
     large = max(1, query.size(1) * keys.size(1) * keys.size(2))
     size = max(1, (LARGE if on_gpu(keys) else BLOCK) // large)

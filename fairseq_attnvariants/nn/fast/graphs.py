@@ -8,7 +8,8 @@ before another pair runs.  The equations are those of :mod:`..decoder`.
 import logging
 import traceback
 import weakref
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -32,7 +33,7 @@ class Region:
 
     def __init__(self, block: Tensor, like: Iterable[Tensor]):
         self.block = block
-        self.tensors: List[Tensor] = []
+        self.tensors: list[Tensor] = []
         start = block.storage_offset()
         for one in like:
             own: Any = torch.empty(0, dtype=one.dtype, device=block.device)
@@ -41,12 +42,12 @@ class Region:
             self.tensors.append(own.set_(block.untyped_storage(), start // one.element_size(), one.shape, strides))
             start += room(one)
 
-    def fill(self, values: Iterable[Optional[Tensor]]) -> None:
+    def fill(self, values: Iterable[Tensor | None]) -> None:
         """Copy values into the tensors, and zeros for a value of None."""
         for own, value in zip(self.tensors, values):
             own.zero_() if value is None else own.copy_(value)
 
-    def copies(self) -> List[Tensor]:
+    def copies(self) -> list[Tensor]:
         """Return copies of the tensors in separate memory, by one copy of the block."""
         return Region(self.block.clone(), self.tensors).tensors
 
@@ -78,11 +79,11 @@ class Pair:
             self.back = recorder.capture(self.launch_back)
 
     @property
-    def read(self) -> List[Tensor]:
+    def read(self) -> list[Tensor]:
         """The leaves of the computation: the inputs and the parameters."""
         return [*tensors(self.entries), *self.parameters]
 
-    def tried(self, recorder: Any) -> List[List[Tensor]]:
+    def tried(self, recorder: Any) -> list[list[Tensor]]:
         """Run once; return inputs, outputs, differentiable outputs, and gradients of inputs and of parameters.
 
         The returned tensors have no values.
@@ -96,12 +97,12 @@ class Pair:
         seeded = [one for one in made if one.requires_grad]
         found = dict(zip(self.wanted, self.backward([*map(torch.zeros_like, seeded)])))
         self.wanted = [place for place in self.wanted if found[place] is not None]
-        gradients: Tuple[List[Tensor], List[Tensor]] = [], []  # separate: gradients of parameters live longer
+        gradients: tuple[list[Tensor], list[Tensor]] = [], []  # separate: gradients of parameters live longer
         for place in self.wanted:
             gradients[place >= len(given)].append(found[place])
         return [[torch.empty_like(one, device="meta") for one in kind] for kind in (given, made, seeded, *gradients)]
 
-    def forward(self) -> List[Tensor]:
+    def forward(self) -> list[Tensor]:
         """Run the steps."""
         with torch.enable_grad():
             # views: autocast would cast a leaf once for all steps, and sum its gradients in few bits
@@ -145,7 +146,7 @@ class Replay(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Optional[Tensor]) -> Any:
+    def backward(ctx: Any, *gradients: Tensor | None) -> Any:
         graphs, pair = ctx.graphs, ctx.pair
         if ctx not in graphs.waiting:
             raise RuntimeError("with --cuda-graphs a pass forward has one backward pass: leave it out for a second one")
@@ -165,14 +166,14 @@ class Graphs:
 
     def __init__(self, network: nn.Module, recorder: Any):
         self.network, self.recorder = network, recorder
-        self.parameters: List[nn.Parameter] = []
-        self.addresses: List[Any] = []
-        self.seen: Set[str] = set()
-        self.pairs: Dict[str, Pair] = {}
+        self.parameters: list[nn.Parameter] = []
+        self.addresses: list[Any] = []
+        self.seen: set[str] = set()
+        self.pairs: dict[str, Pair] = {}
         self.failed = False
         self.waiting: Any = weakref.WeakSet()
         """the forward pass whose backward pass is still to come; until then it owns the shared memory"""
-        self.block: Optional[Tensor] = None
+        self.block: Tensor | None = None
 
     def __reduce__(self) -> Any:
         """Copy a model without its graphs."""
@@ -187,7 +188,7 @@ class Graphs:
         made: Any = Replay.apply(self, pair, *tensors(entries), *self.parameters)  # type: ignore[no-untyped-call]
         return filled(pair.made, made)
 
-    def pair(self, entries: Any) -> Optional[Pair]:
+    def pair(self, entries: Any) -> Pair | None:
         """Return the graphs for these inputs, captured when their shapes come for the second time, or None."""
         parameters = [*self.network.parameters()]
         addresses = [(one.data_ptr(), one.dtype, one.requires_grad) for one in parameters]
@@ -209,7 +210,7 @@ class Graphs:
         self.seen.add(key)
         return self.pairs.get(key)
 
-    def regions(self, like: Sequence[Sequence[Tensor]]) -> List[Region]:
+    def regions(self, like: Sequence[Sequence[Tensor]]) -> list[Region]:
         """Return groups of tensors in the shared memory of all pairs."""
         sizes = [sum(map(room, group)) for group in like]
         if self.block is None or len(self.block) < sum(sizes):  # earlier pairs keep the smaller block
@@ -217,7 +218,7 @@ class Graphs:
         return [*map(Region, self.block[: sum(sizes)].split(sizes), like)]
 
 
-def graphs_for(network: nn.Module, device: torch.device) -> Optional[Graphs]:
+def graphs_for(network: nn.Module, device: torch.device) -> Graphs | None:
     """Return the graphs of a decoder on a device; None, with a warning, if graphs are not available."""
     if device.type in RECORDERS and AVAILABLE:
         return Graphs(network, RECORDERS[device.type](device))
@@ -236,12 +237,12 @@ def aliased(module: Any, aliases: Mapping[nn.Parameter, nn.Parameter]) -> Any:
     return copied
 
 
-def kind(one: Tensor) -> Tuple[Any, ...]:
+def kind(one: Tensor) -> tuple[Any, ...]:
     """Return the properties of a tensor that a graph depends on."""
     return tuple(one.shape), one.dtype, one.requires_grad
 
 
-def casting(device: torch.device) -> Optional[torch.dtype]:
+def casting(device: torch.device) -> torch.dtype | None:
     """Return the number type of autocast; None outside autocast."""
     return torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else None
 
@@ -251,9 +252,9 @@ def room(one: Tensor) -> int:
     return -(-one.numel() * one.element_size() // ALIGNED) * ALIGNED
 
 
-def leaves(made: Iterable[Tensor]) -> List[Tensor]:
+def leaves(made: Iterable[Tensor]) -> list[Tensor]:
     """Return the leaves to which a backward pass through the operations of these tensors would give a gradient."""
-    nodes: List[Any] = [one.grad_fn for one in made]
+    nodes: list[Any] = [one.grad_fn for one in made]
     seen, found = {None}, []
     while nodes:
         node = nodes.pop()

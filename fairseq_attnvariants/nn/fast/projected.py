@@ -6,8 +6,9 @@ attention sums up the projections.  Before a decoder's first search, two watched
 and whether projecting gives the same result.  If it does not, search projects contexts.
 """
 
+from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -40,14 +41,14 @@ class Projected(nn.Module):
 class Watched(nn.Linear):
     """A linear map that keeps its inputs."""
 
-    inputs: List[Tensor]
+    inputs: list[Tensor]
 
     def forward(self, input: Tensor) -> Tensor:
         self.inputs.append(input)
         return super().forward(input)
 
 
-def for_hypotheses(decoder: Decoder, memory: Memory, state: State, width: int) -> Tuple[Decoder, Memory, State]:
+def for_hypotheses(decoder: Decoder, memory: Memory, state: State, width: int) -> tuple[Decoder, Memory, State]:
     """Return a faster decoder, memory and first state with the same results, for several hypotheses per sentence.
 
     The new decoder shares the parameters.  The three are returned unchanged if projecting takes more work, because a
@@ -65,7 +66,7 @@ def for_hypotheses(decoder: Decoder, memory: Memory, state: State, width: int) -
     return other, *projected(readers, memory, state)
 
 
-def projecting(decoder: Decoder, memory: Memory, state: State, width: int) -> Tuple[Decoder, Readers]:
+def projecting(decoder: Decoder, memory: Memory, state: State, width: int) -> tuple[Decoder, Readers]:
     """Return a decoder with the same parameters that reads projected contexts, and its readers, or itself and none.
 
     Args:
@@ -79,7 +80,7 @@ def projecting(decoder: Decoder, memory: Memory, state: State, width: int) -> Tu
     return _reading(readers, decoder), readers
 
 
-def projected(readers: Readers, memory: Memory, state: State) -> Tuple[Memory, State]:
+def projected(readers: Readers, memory: Memory, state: State) -> tuple[Memory, State]:
     """Return the memory and the first state for a decoder from :func:`projecting`."""
     if not readers:
         return memory, state
@@ -100,14 +101,14 @@ def context_readers(decoder: Decoder, memory: Memory, state: State, width: int) 
     state = state._replace(context=torch.randn(state.context.shape, generator=random).to(state.context))
     words = torch.randn(len(few), 2, width, generator=random).to(state.context)
 
-    watched: Dict[nn.Module, Any] = {}
+    watched: dict[nn.Module, Any] = {}
     for part in filter(plain_linear, decoder.modules()):
         watched[part] = shallow(part)
         watched[part].__class__, watched[part].inputs = Watched, []
     steps = _two_steps(twin(decoder, watched.get), memory, state, words)
     contexts = [state.context, *(decoded.state.context for decoded in steps)]
 
-    def reads(inputs: List[Tensor]) -> bool:
+    def reads(inputs: list[Tensor]) -> bool:
         rows = [given.reshape(-1, given.size(-1)) for given in inputs]
         return bool(rows) and all(any(torch.equal(given, context) for context in contexts) for given in rows)
 
@@ -126,17 +127,17 @@ def context_readers(decoder: Decoder, memory: Memory, state: State, width: int) 
 
 def _reading(readers: Readers, decoder: Decoder) -> Decoder:
     ends = accumulate(reader.out_features for reader in readers)
-    replaced: Dict[nn.Module, nn.Module] = {reader: Projected(reader, end) for reader, end in zip(readers, ends)}
+    replaced: dict[nn.Module, nn.Module] = {reader: Projected(reader, end) for reader, end in zip(readers, ends)}
     other: Decoder = twin(decoder, replaced.get)
     return other
 
 
-def _two_steps(decoder: Any, memory: Memory, state: State, words: Tensor) -> List[Any]:
+def _two_steps(decoder: Any, memory: Memory, state: State, words: Tensor) -> list[Any]:
     first = decoder(words[:, :1], memory, state)
     return [first, decoder(words[:, 1:], memory, first.state)]
 
 
-def _compared(steps: List[Any]) -> List[Tensor]:
+def _compared(steps: list[Any]) -> list[Tensor]:
     """Return all tensors of the steps except contexts, in float64."""
     made = tuple(decoded._replace(state=decoded.state._replace(context=None)) for decoded in steps)
     return [tensor.double() for tensor in tensors(made)]

@@ -11,14 +11,14 @@ import shutil
 import tarfile
 import tempfile
 from pathlib import PurePath
-from typing import Any, Dict, Tuple
+from typing import Any
 
 from fairseq import file_utils
 
 from ...registry import ConfigurationError
 from ..replaced import replaces
 
-_folders: Dict[Tuple[str, int, int], str] = {}  # by path, time and size, because an archive may be written again
+_folders: dict[tuple[str, int, int], str] = {}  # by path, time and size, because an archive may be written again
 
 
 def unpack(path: str) -> str:
@@ -31,7 +31,7 @@ def unpack(path: str) -> str:
     """
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    safe: Dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+    safe: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
     try:
         with tarfile.open(path) as archive:
             for member in archive:

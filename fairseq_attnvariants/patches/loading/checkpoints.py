@@ -23,7 +23,8 @@ import re
 import tarfile
 import types
 import zipfile
-from typing import Any, Callable, Dict, Iterator, Optional
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy
 import torch
@@ -104,17 +105,17 @@ class Scalar(Stored):
 
 
 # the names in a file, and what is made instead
-ALLOWED: Dict[str, type] = {"argparse.Namespace": argparse.Namespace, "numpy.dtype": DType, "numpy.ndarray": Array}
+ALLOWED: dict[str, type] = {"argparse.Namespace": argparse.Namespace, "numpy.dtype": DType, "numpy.ndarray": Array}
 # numpy 2 moved these functions, and a checkpoint may come from an older or newer numpy than the one that reads it
 for core in ("core", "_core"):
     ALLOWED[f"numpy.{core}.multiarray._reconstruct"] = Array
     ALLOWED[f"numpy.{core}.multiarray.scalar"] = Scalar
 
-_allowed: contextvars.ContextVar[Optional[Dict[str, type]]] = contextvars.ContextVar("allowed", default=None)
+_allowed: contextvars.ContextVar[dict[str, type] | None] = contextvars.ContextVar("allowed", default=None)
 
 
 @contextlib.contextmanager
-def allowed(kinds: Dict[str, type]) -> Iterator[None]:
+def allowed(kinds: dict[str, type]) -> Iterator[None]:
     """Let torch make objects of ``kinds`` only, by their names in a file, in the block and in this thread.
 
     torch's list of allowed classes, which holds for the process, does not change.
@@ -156,7 +157,7 @@ def load(file: Any, map_location: Any = "cpu", **ignored: Any) -> Any:
         raise ConfigurationError(f"{path}: {_reason(error)}") from None  # torch's message advises to run the file
 
 
-def load_checkpoint(file: Any, map_location: Any = "cpu", **ignored: Any) -> Dict[str, Any]:
+def load_checkpoint(file: Any, map_location: Any = "cpu", **ignored: Any) -> dict[str, Any]:
     """Load a checkpoint of fairseq with :func:`load`, and check that its configuration holds plain values.
 
     :func:`~.plain.load` reads ``model.safetensors`` in a folder of plain files.
@@ -204,7 +205,7 @@ def _is_checkpoint(state: Any) -> bool:
     return fits and isinstance(extra, dict) and (state.get("args") is not None or state.get("cfg") is not None)
 
 
-def _checked(part: Any, seen: Dict[int, Any]) -> Any:
+def _checked(part: Any, seen: dict[int, Any]) -> Any:
     """Replace placeholders by numpy's values, in place except in tuples, and check the tensors' sizes."""
     if isinstance(part, Stored):
         return part.value()
@@ -286,7 +287,7 @@ distributed.torch = Torch(load_broadcast)
 if CAN_ALLOW:
 
     @replaces(torch._weights_only_unpickler, "_get_user_allowed_globals")
-    def get_user_allowed_globals(get) -> Dict[str, Any]:
+    def get_user_allowed_globals(get) -> dict[str, Any]:
         """The classes that :func:`allowed` allows in this thread; outside its block, those on torch's list."""
         mine = _allowed.get()
         return get() if mine is None else mine

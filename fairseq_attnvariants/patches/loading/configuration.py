@@ -13,7 +13,8 @@ import logging
 import os
 import re
 import stat
-from typing import Any, Dict, Iterator, Mapping, Tuple
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY
 from fairseq.registry import REGISTRIES
@@ -27,7 +28,7 @@ MOST = 100_000  # the most values of a configuration
 TRAINING = ("criterion", "optimizer", "lr_scheduler")  # may come from a plugin that translation does not need
 INTERPOLATION = re.compile(r"""\$[\\'"\s]*\{""")  # also with escapes, which hydra removes
 
-origins: Dict[str, str] = {}  # strings of the checkpoints read so far, and their file and option, for messages
+origins: dict[str, str] = {}  # strings of the checkpoints read so far, and their file and option, for messages
 
 
 def check_configuration(path: str, state: Mapping[str, Any]) -> None:
@@ -71,7 +72,7 @@ def update_configuration(path: str, state: Mapping[str, Any]) -> None:
             logger.warning(f"{path} asks for a search in int8, which was removed: auto is used instead")
 
 
-def _values(part: Any, name: str = "") -> Iterator[Tuple[str, Any]]:
+def _values(part: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the mappings, keys and values of a nested configuration, also in its strings, each with its option."""
     yield name, None if isinstance(part, (list, tuple)) else part
     if isinstance(part, (dict, argparse.Namespace)):
@@ -124,7 +125,7 @@ def _is_special(text: str) -> bool:
     return text != os.devnull and not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
-def registries() -> Dict[str, Any]:
+def registries() -> dict[str, Any]:
     """The names that fairseq and its plugins have registered for each kind of component."""
     known = {kind: registry["registry"] for kind, registry in REGISTRIES.items()}
     models = {**ARCH_MODEL_REGISTRY, **MODEL_REGISTRY, **MODEL_DATACLASS_REGISTRY}

@@ -11,7 +11,8 @@ import ast
 import operator
 import shlex
 import sys
-from typing import Any, Callable, Dict, Type
+from collections.abc import Callable
+from typing import Any
 
 from fairseq.data import FastaDataset
 
@@ -20,12 +21,12 @@ from ..replaced import replaces
 from .configuration import origins
 
 LONGEST = 10_000  # the most elements of a product of a sequence and a number
-OPERATORS: Dict[Type[ast.AST], Callable[..., Any]] = {
+OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.UAdd: operator.pos, ast.USub: operator.neg, ast.Not: operator.not_,
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
     ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv,
 }  # fmt: skip
-SEQUENCES: Dict[Type[ast.AST], Callable[..., Any]] = {ast.List: list, ast.Tuple: tuple, ast.Set: set}
+SEQUENCES: dict[type[ast.AST], Callable[..., Any]] = {ast.List: list, ast.Tuple: tuple, ast.Set: set}
 
 
 def evaluate(text: Any) -> Any:

@@ -8,8 +8,9 @@ are no signature.
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Dict, Mapping
+from typing import Any
 
 from torch import Tensor
 
@@ -40,9 +41,9 @@ def save(folder: str, state: Mapping[str, Any], data: str) -> None:
         texts = {path.name: path.read_bytes() for path in dictionaries}
     except OSError as error:
         raise ConfigurationError(f"{error.filename} cannot be read: {error.strerror}") from error
-    kept: Dict[str, Tensor] = {}
-    tied: Dict[str, str] = {}
-    first: Dict[Any, str] = {}
+    kept: dict[str, Tensor] = {}
+    tied: dict[str, str] = {}
+    first: dict[Any, str] = {}
     for name, tensor in state["model"].items():
         own = first.setdefault((tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype), name)
         if own == name or not tensor.numel():
@@ -72,7 +73,7 @@ def _with_languages(task: Any, data: str) -> Any:
     return {**named, **dict(zip(("source_lang", "target_lang"), find_languages(data, *languages)))}
 
 
-def load(folder: str) -> Dict[str, Any]:
+def load(folder: str) -> dict[str, Any]:
     """Load the checkpoint that :func:`save` wrote, without an optimizer.
 
     Raises:
@@ -84,7 +85,7 @@ def load(folder: str) -> Dict[str, Any]:
         raise ConfigurationError(f"{error.filename or folder} cannot be read: {error.strerror}") from error
 
 
-def _loaded(folder: str) -> Dict[str, Any]:
+def _loaded(folder: str) -> dict[str, Any]:
     path, config = os.path.join(folder, MODEL), os.path.join(folder, CONFIG)
     content = _read(config)
     for name, expected in content["sha256"].items():
@@ -98,7 +99,7 @@ def _loaded(folder: str) -> Dict[str, Any]:
         raise ConfigurationError(f"{config} has no checksum of {MODEL}")
     safetensors = _safetensors()
     try:
-        parameters: Dict[str, Tensor] = safetensors.load_file(path)
+        parameters: dict[str, Tensor] = safetensors.load_file(path)
     except Exception as error:  # a damaged file can cause any error
         why = f"it is damaged or no safetensors ({type(error).__name__})"
         raise ConfigurationError(f"{path}: not loaded: {why}") from None
@@ -111,7 +112,7 @@ def _loaded(folder: str) -> Dict[str, Any]:
     return {**checkpoint(content["cfg"], parameters), "task_state": content.get("task_state", {})}
 
 
-def checkpoint(cfg: Any, parameters: Mapping[str, Tensor]) -> Dict[str, Any]:
+def checkpoint(cfg: Any, parameters: Mapping[str, Tensor]) -> dict[str, Any]:
     """A checkpoint of fairseq 0.12 without an optimizer."""
     return {
         "args": None,
@@ -122,7 +123,7 @@ def checkpoint(cfg: Any, parameters: Mapping[str, Tensor]) -> Dict[str, Any]:
     }
 
 
-def _read(path: str) -> Dict[str, Any]:
+def _read(path: str) -> dict[str, Any]:
     try:
         with open(path, encoding="utf-8") as stream:
             content = json.load(stream)

@@ -8,7 +8,7 @@ import dataclasses
 import os
 import re
 import sys
-from typing import Optional, Sequence
+from collections.abc import Sequence
 
 from fairseq import options, utils
 from fairseq.file_io import PathManager
@@ -62,7 +62,7 @@ def excepthook(show, kind, error, traceback) -> None:
         show(kind, error, traceback)
 
 
-def choose_criterion(parser: argparse.ArgumentParser, line: Optional[Sequence[str]]) -> None:
+def choose_criterion(parser: argparse.ArgumentParser, line: Sequence[str] | None) -> None:
     """Make the architecture's criterion the default if the command line names none."""
     asked = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for names in (("--user-dir",), ("--arch", "-a"), ("--criterion",)):

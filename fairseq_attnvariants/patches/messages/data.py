@@ -7,7 +7,8 @@ line that is too long only when it validates, after an epoch.
 import logging
 import os
 import struct
-from typing import Any, List, Optional, Sequence, Set, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from fairseq import utils
@@ -58,7 +59,7 @@ def load_indexed_dataset(load, path, dictionary=None, *more, **named):
 
 
 @replaces(data_utils, "_find_extra_valid_paths")
-def find_extra_valid_paths(find, dataset_path) -> Set[str]:
+def find_extra_valid_paths(find, dataset_path) -> set[str]:
     """Find the names of further validation splits, in the form of ``--valid-subset``."""
     return {name.partition(".")[0] for name in find(dataset_path)}
 
@@ -92,7 +93,7 @@ def valid_step(step, self, sample, *more, **named):
     return step(self, sample, *more, **named)
 
 
-def find_languages(folder: str, source: Optional[str], target: Optional[str]) -> Tuple[str, str]:
+def find_languages(folder: str, source: str | None, target: str | None) -> tuple[str, str]:
     """The source and target language of a data folder; one or both may be given.
 
     Raises:
@@ -117,7 +118,7 @@ def find_languages(folder: str, source: Optional[str], target: Optional[str]) ->
     return found[0]
 
 
-def language_pairs(folder: str) -> Set[Tuple[str, str]]:
+def language_pairs(folder: str) -> set[tuple[str, str]]:
     """The pairs in names of a folder's files (``train.zh-Hans-en.en.idx``) whose two languages have dictionaries."""
     names = os.listdir(folder)
     languages = {name[5:-4] for name in names if name.startswith("dict.") and name.endswith(".txt")}
@@ -126,7 +127,7 @@ def language_pairs(folder: str) -> Set[Tuple[str, str]]:
     return {(one, other) for one, other in cuts if {one, other} <= languages}
 
 
-def check_split(folder: str, split: str, source: str, target: str, kind: Optional[str]) -> None:
+def check_split(folder: str, split: str, source: str, target: str, kind: str | None) -> None:
     """Refuse a split without a source in the format of ``--dataset-impl``, or a text with only one of its two files.
 
     Raises:
@@ -168,7 +169,7 @@ def check_texts(trainer) -> None:
             raise ConfigurationError(f"the split {split!r} {NO_TARGET}")
 
 
-def check_binarised(path: str, dictionary: Optional[Dictionary]) -> None:
+def check_binarised(path: str, dictionary: Dictionary | None) -> None:
     """Refuse a damaged binarised text or alignment, and a text that does not fit its dictionary.
 
     Raises:
@@ -274,7 +275,7 @@ def check_dictionary(path: str) -> None:
 
 
 def check_lengths(
-    pairs: LanguagePairDataset, longest: Sequence[Optional[int]], left_out: bool, max_tokens: Optional[int]
+    pairs: LanguagePairDataset, longest: Sequence[int | None], left_out: bool, max_tokens: int | None
 ) -> None:
     """Refuse lines that are too long or, if such lines are left out, a text that has no others.
 
@@ -289,7 +290,7 @@ def check_lengths(
     """
     name = getattr(pairs, "name", None)
     long = np.zeros(len(pairs), bool)
-    options: List[str] = []
+    options: list[str] = []
     for side, sizes, limit in zip(("source", "target"), (pairs.src_sizes, pairs.tgt_sizes), longest):
         if sizes is None or limit is None:
             continue

@@ -6,7 +6,7 @@ in a configuration is wrong.  It prints help before it has added the options of 
 
 import argparse
 import dataclasses
-from typing import Sequence
+from collections.abc import Sequence
 
 from fairseq import models, options
 from fairseq.dataclass.configs import FairseqConfig

@@ -9,7 +9,7 @@ number means other sentences.  In an epoch after ``--curriculum`` it shuffles on
 import logging
 import pickle
 import zlib
-from typing import Any, Dict
+from typing import Any
 
 from fairseq.data.iterators import CountingIterator, EpochBatchIterator, GroupedIterator, _chunk_iterator
 
@@ -33,7 +33,7 @@ def get_iterator_for_epoch(begin, self, epoch, shuffle, fix_batches_to_gpus=Fals
 
 
 @replaces(EpochBatchIterator, "state_dict")
-def state_dict(save, self) -> Dict[str, Any]:
+def state_dict(save, self) -> dict[str, Any]:
     """Save what determines the batches; fairseq saves only their number."""
     return {**save(self), "batches": batches_of(self)}
 
@@ -52,7 +52,7 @@ def load_state_dict(restore, self, state_dict) -> None:
     restore(self, state_dict)
 
 
-def batches_of(iterator: EpochBatchIterator) -> Dict[str, Any]:
+def batches_of(iterator: EpochBatchIterator) -> dict[str, Any]:
     """Return what determines an epoch's batches: a checksum of their sentences, the seed, the number of processes."""
     batches = iterator.frozen_batches
     made = getattr(iterator, "_checksum", None)

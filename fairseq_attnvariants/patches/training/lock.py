@@ -11,14 +11,14 @@ import os
 import socket
 import time
 import weakref
-from typing import Any, Optional, TextIO
+from typing import Any, TextIO
 
 from ...registry import ConfigurationError
 
 logger = logging.getLogger(__name__)
 
 NAME = ".lock"
-held: Optional[TextIO] = None
+held: TextIO | None = None
 
 
 def lock(folder: str, trainer: Any) -> None:

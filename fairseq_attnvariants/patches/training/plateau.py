@@ -4,7 +4,7 @@ Stock fairseq saves a checkpoint before the scheduler gets the epoch's loss, doe
 from there, and does not save the number of epochs without improvement.
 """
 
-from typing import Any, Dict
+from typing import Any
 
 from fairseq.optim.lr_scheduler.reduce_lr_on_plateau import ReduceLROnPlateauLRSchedule
 
@@ -12,7 +12,7 @@ from ..replaced import replaces
 
 
 @replaces(ReduceLROnPlateauLRSchedule, "state_dict")
-def state_dict(save, self) -> Dict[str, Any]:
+def state_dict(save, self) -> dict[str, Any]:
     """Save the number of epochs without improvement."""
     return {**save(self), "num_bad_epochs": self.lr_scheduler.num_bad_epochs}
 

@@ -8,7 +8,8 @@ import ast
 import logging
 import os
 import re
-from typing import Any, Dict, Mapping, Optional, Tuple
+from collections.abc import Mapping
+from typing import Any
 
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
@@ -23,7 +24,7 @@ LAST = "checkpoint_last.pt"  # the default of --restore-file
 SHAPELESS = re.compile("dropout|^init(_std)?$|embed_path$|^warm_start$")  # options that no parameter's shape depends on
 
 
-def start_of(cfg: Any, suffix: str) -> Tuple[str, str]:
+def start_of(cfg: Any, suffix: str) -> tuple[str, str]:
     """The option that names the checkpoint to start from, and its path; no option for the folder's last checkpoint.
 
     Args:
@@ -49,7 +50,7 @@ def start_of(cfg: Any, suffix: str) -> Tuple[str, str]:
     return option, path
 
 
-def other_part(error: Exception, trainer: Any, path: str) -> Optional[str]:
+def other_part(error: Exception, trainer: Any, path: str) -> str | None:
     """The reason why a checkpoint of another optimizer, criterion or scheduler, or without an average, does not fit."""
     if isinstance(error, AssertionError) and "please reset the optimizer" in str(error):
         return f"{path}: {error}"
@@ -66,7 +67,7 @@ def other_part(error: Exception, trainer: Any, path: str) -> Optional[str]:
     )
 
 
-def check_overrides(text: str) -> Dict[str, Any]:
+def check_overrides(text: str) -> dict[str, Any]:
     """The dictionary of ``--optimizer-overrides``.
 
     Raises:
@@ -121,7 +122,7 @@ def plain(value: Any) -> Any:
     return [*value] if isinstance(value, (tuple, list)) else value
 
 
-def other_model(error: Exception, model: Any, stored: Mapping[str, Any]) -> Optional[str]:
+def other_model(error: Exception, model: Any, stored: Mapping[str, Any]) -> str | None:
     """The reason why parameters do not fit a model: options that differ, or PyTorch's first reason; else None."""
     first, *reasons = str(error.__context__).splitlines() or [""]
     if not first.startswith("Error(s) in loading state_dict"):
@@ -167,7 +168,7 @@ def warn_of_new_start(cfg: Any, suffix: str, path: str) -> None:
         )
 
 
-def section(stored: Mapping[str, Any], name: str) -> Dict[str, Any]:
+def section(stored: Mapping[str, Any], name: str) -> dict[str, Any]:
     """A section of a stored configuration as a dictionary; it is a ``Namespace`` for components without a dataclass."""
     part = stored.get(name) or {}
     return dict(part if isinstance(part, Mapping) else vars(part))

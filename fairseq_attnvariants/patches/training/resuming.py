@@ -18,8 +18,9 @@ import shutil
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from copy import copy as shallow_copy
-from typing import Any, Mapping, Optional, Tuple
+from typing import Any
 
 from fairseq import checkpoint_utils
 from fairseq.data.iterators import BackgroundConsumer
@@ -241,7 +242,7 @@ def mend_last(folder: str, model: BaseFairseqModel, suffix: str = "") -> None:
     PathManager.copy(newest, last, overwrite=True)
 
 
-def _place(path: str, model: BaseFairseqModel) -> Optional[Tuple[int, bool]]:
+def _place(path: str, model: BaseFairseqModel) -> tuple[int, bool] | None:
     """A checkpoint's updates, and whether it has an optimizer's state; None if a training cannot resume from it."""
     try:
         state = checkpoints.load_checkpoint(path)

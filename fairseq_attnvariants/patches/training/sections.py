@@ -8,7 +8,7 @@ command line :mod:`..messages.arguments` chooses it.  In stock fairseq both alwa
 import dataclasses
 import sys
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any
 
 import yaml
 from fairseq.dataclass import initialize
@@ -73,7 +73,7 @@ def dataclass_of(section: str, name: str) -> Any:
     return known.get(name)
 
 
-def fitting(given: DictConfig, listed: Dict[str, Any], section: str) -> Dict[str, Any]:
+def fitting(given: DictConfig, listed: dict[str, Any], section: str) -> dict[str, Any]:
     """Return the given options, without those that the component lacks and that have ``train.yaml``'s value.
 
     An option that ``train.yaml`` takes from another section counts as unchanged.  Components without a dataclass take

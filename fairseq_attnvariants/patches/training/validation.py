@@ -8,7 +8,7 @@ not warn.
 
 import dataclasses
 import json
-from typing import Any, Dict
+from typing import Any
 
 from fairseq.data.data_utils import post_process
 from fairseq.dataclass.configs import GenerationConfig
@@ -156,7 +156,7 @@ def check_validation(trainer: Any) -> None:
             )
 
 
-def first_scores(trainer: Any, subset: str) -> Dict[str, Any]:
+def first_scores(trainer: Any, subset: str) -> dict[str, Any]:
     """Return what validation logs for a text's first sentence.
 
     This does not change the training: each update sets the seed and the model's mode again.
