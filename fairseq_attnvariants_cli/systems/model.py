@@ -132,8 +132,9 @@ def load(path: str | Sequence[str], data: str, cpu: bool = False) -> System:
         try:
             state = checkpoint_utils.load_checkpoint_to_cpu(name, overrides)
             _check(name, state)
-            if hasattr(stored := state["cfg"]["task"], "eval_bleu"):
-                stored.eval_bleu = False  # with it the task would build a generator
+            for option in ("eval_bleu", "left_pad_target"):  # it would build a generator; step 0 would be padding
+                if hasattr(state["cfg"]["task"], option):
+                    setattr(state["cfg"]["task"], option, False)
             [model], _, task = checkpoint_utils.load_model_ensemble_and_task([name], overrides, task, state=state)
         except UserError:
             raise

@@ -202,6 +202,17 @@ def test_a_binarised_split_gives_the_same(runs, tmp_path):
     assert ((tmp_path / "hard").read_text(), (tmp_path / "soft").read_text()) == from_text
 
 
+def test_steps_are_counted_from_the_first_word(runs, tmp_path):
+    """A stock model may be trained with padding before the target's words."""
+    state = torch.load(runs.lstm / "checkpoint_last.pt", weights_only=False)
+    state["cfg"]["task"]["left_pad_target"] = True
+    torch.save(state, tmp_path / "left.pt")
+    task = model.load(str(tmp_path / "left.pt"), str(runs.data)).task
+    sentences = [pair.item for pair in model.read_subset("test", task).sentences]
+    padding = task.dataset("test").collater(sentences)["target"].eq(task.target_dictionary.pad())
+    assert padding.any() and not padding[:, 0].any()
+
+
 def test_what_a_checkpoint_names_may_have_moved(runs, tmp_path):
     """A checkpoint's data folder, pretrained embeddings and tools of ``--eval-bleu`` need not exist."""
     state = torch.load(runs.rnnsearch / "checkpoint_best.pt", weights_only=True)
