@@ -140,7 +140,6 @@ OTHERS = {  # modules that write files, and why they need not use `write_bytes`
     "fairseq_attnvariants_cli/main.py": "to os.devnull",
     "fairseq_attnvariants_cli/subcommands/average.py": "to a stream of it",
     "fairseq_attnvariants_cli/shown/pictures.py": "to a stream of it",
-    "fairseq_attnvariants_cli/systems/transduction.py": "in the folder of the models, which it makes",
     "fairseq_attnvariants_cli/imported/checkpoint.py": "in a new folder, which gets its name in the end",
     "fairseq_attnvariants/patches/loading/plain.py": "in a new folder, which gets its name in the end",
     "fairseq_attnvariants/deploy/package.py": "in a new folder, which gets its name in the end",
