@@ -9,13 +9,13 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Union
+from typing import Any
 
 from ..registry import ConfigurationError
 from .package import FORMAT, WITH_FEATURES
 
 HERE = Path(__file__).parent
-Name = Union[str, "os.PathLike[str]"]
+Name = str | os.PathLike[str]
 # files of onnxruntime-web
 PROGRAM, LOADER, ENGINE = "ort.wasm.min.js", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm"
 

@@ -122,7 +122,8 @@ def load(path: str | Sequence[str], data: str, cpu: bool = False) -> System:
             also an output.
     """
     # these files may have moved since the training, and nothing here needs them
-    overrides = {"data": data, **dict.fromkeys(["encoder_embed_path", "decoder_embed_path", "warm_start"])}
+    unneeded = dict.fromkeys(["encoder_embed_path", "decoder_embed_path", "warm_start"])
+    overrides = {"data": data, "left_pad_target": False, **unneeded}  # the first step is that of the first word
     task = None
     models: list[Any] = []
     device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
@@ -132,9 +133,8 @@ def load(path: str | Sequence[str], data: str, cpu: bool = False) -> System:
         try:
             state = checkpoint_utils.load_checkpoint_to_cpu(name, overrides)
             _check(name, state)
-            for option in ("eval_bleu", "left_pad_target"):  # it would build a generator; step 0 would be padding
-                if hasattr(state["cfg"]["task"], option):
-                    setattr(state["cfg"]["task"], option, False)
+            if hasattr(stored := state["cfg"]["task"], "eval_bleu"):  # tasks without it would warn of an override
+                stored.eval_bleu = False  # with it the task would build a generator
             [model], _, task = checkpoint_utils.load_model_ensemble_and_task([name], overrides, task, state=state)
         except UserError:
             raise
