@@ -16,7 +16,7 @@ def histories(cfg) -> dict[str, type[History]]:
     """The histories that ``--attention-history`` names, in the order of the table."""
     names = history_names(cfg)
     if "none" in names and len(names) > 1:
-        raise ConfigurationError("--attention-history: 'none' cannot be joined with others")
+        raise ConfigurationError("--attention-history: 'none' cannot be joined with others: leave it out")
     found = {name: HISTORIES.pick(name, "--attention-history") for name in sorted(names - {"none"})}
     return {name: found[name] for name in HISTORIES if name in found}
 

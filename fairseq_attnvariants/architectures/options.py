@@ -109,10 +109,10 @@ def option(
     help: str = "",
     default=None,
     rnnsearch=None,
-    bound: Optional[Bound] = None,
-    names: Optional[Registry] = None,
-    alias: Optional[str] = None,
-    sets: Optional[tuple[type[Part], str]] = None,
+    bound: Bound | None = None,
+    names: Registry | None = None,
+    alias: str | None = None,
+    sets: tuple[type[Part], str] | None = None,
 ) -> Any:
     """A dataclass field.
 

@@ -76,7 +76,7 @@ def embeddings(o: AttentionRNNConfig) -> Iterator[str]:
     if o.share_all_embeddings and o.encoder_embed_dim != o.decoder_embed_dim:
         yield (
             f"--share-all-embeddings needs --encoder-embed-dim ({o.encoder_embed_dim}) equal to --decoder-embed-dim "
-            f"({o.decoder_embed_dim})"
+            f"({o.decoder_embed_dim}): give both the same number"
         )
     files = o.encoder_embed_path or None, o.decoder_embed_path or None
     if o.share_all_embeddings and (files[0] != files[1] or o.encoder_freeze_embed != o.decoder_freeze_embed):
@@ -331,7 +331,7 @@ def unread(o: AttentionRNNConfig, with_features: bool) -> list[str]:
         ("a GRU that has no such bias anyway", biased, ("recurrent_bias",)),
         ("a GRU that --layer-norm normalises", joint, ("layer_norm_joint",)),
         ("--init normal", o.init == "normal", ("init_std",)),
-        ("features of the sources", with_features or o.features == "attended", ("features",)),
+        ("features of the sources", with_features, ("features",)),
     ]
     return [
         f"{flag(option)} {getattr(o, option)} changes nothing without {reader}"
@@ -406,7 +406,6 @@ def check_data(cfg, task) -> None:
     """
     source, target = task.source_dictionary, task.target_dictionary
     of_characters = [hasattr(dictionary, "space") for dictionary in (source, target)]
-    window = str(cfg.attention_window)
     if cfg.share_all_embeddings and source != target:
         raise ConfigurationError(
             "--share-all-embeddings needs one dictionary for both languages: "
@@ -423,9 +422,9 @@ def check_data(cfg, task) -> None:
             "--encoder-type hierarchical (--arch ava) reads characters and needs the space among them: use "
             "--task char_translation without --source-subwords, for fairseq-preprocess too"
         )
-    if WINDOWS[window].same_units and of_characters == [False, True]:
+    if WINDOWS[cfg.attention_window].same_units and of_characters == [False, True]:
         raise ConfigurationError(
-            f"--attention-window {window} looks near source position i at target position i, and with "
+            f"--attention-window {cfg.attention_window} looks near source position i at target position i, and with "
             "--source-subwords a subword has several characters: use --attention-window predictive, or none"
         )
     prepended = getattr(source, "first_feature", None) is not None and cfg.features == "prepended"

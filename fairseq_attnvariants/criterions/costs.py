@@ -14,7 +14,7 @@ from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleE
 from torch import Tensor
 
 from ..architectures.options import Described, flag
-from ..registry import ConfigurationError
+from ..registry import ConfigurationError, at_least
 from . import losses
 from .student_forcing import own_previous
 
@@ -26,6 +26,7 @@ CONDITION = "a model with a condition, such as --arch conddec or --decoder-condi
 BRIDGE = "a model with a direct bridge, such as --arch bridge_direct or --bridge-direct hard"
 ATTENTION = "a model that returns its attention in training, as all of this package do"
 EQUAL = 10  # first batches with equal predictions, after which a model counts as one without dropout
+WEIGHT = at_least(0)
 ALIGNMENTS = "--load-alignments and, in the data folder, the training text's, from fairseq-preprocess --align-suffix"
 
 
@@ -142,11 +143,11 @@ class LabelSmoothedCrossEntropyWithCosts(stock.LabelSmoothedCrossEntropyCriterio
         self.cfg = cfg
         self.checked: set[bool] = set()  # True once a model was checked in training, False in validation
         self.linked: dict[bool, bool] = {}
-        self.equal: Optional[int] = 0  # first batches with equal predictions; None after one with different predictions
+        self.equal: int | None = 0  # first batches with equal predictions; None after one with different predictions
         for name in (*(cost.weight for cost in COSTS.values()), "rdrop_weight"):
             given = getattr(cfg, name)
-            if given is not None and not given >= 0:
-                raise ConfigurationError(f"{flag(name)} must be 0 or above, not {given}")
+            if given is not None and not WEIGHT.holds(given):
+                raise ConfigurationError(f"{flag(name)} must {WEIGHT.text}, not {given}")
         if not 0 <= cfg.student_forcing <= 1:
             raise ConfigurationError(f"--student-forcing must be from 0 to 1, not {cfg.student_forcing}")
 
@@ -256,7 +257,7 @@ class LabelSmoothedCrossEntropyWithCosts(stock.LabelSmoothedCrossEntropyCriterio
                 metrics.log_scalar(name, total / max(count, 1), count, round=3)
 
 
-def output_named(extra: Any, name: str) -> Optional[Tensor]:
+def output_named(extra: Any, name: str) -> Tensor | None:
     """Return one of a model's outputs besides the logits, by its name; None if the model lacks it.
 
     This package's models return each output in a list. Some of fairseq's models return bare tensors, and the ``lstm``

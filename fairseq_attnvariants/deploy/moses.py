@@ -23,7 +23,7 @@ def moses_tables(language: str) -> dict[str, Any]:
     """Return the rules of the Moses tokeniser and detokeniser for a language, from sacremoses.
 
     Raises:
-        ConfigurationError: sacremoses is not installed, or has no rules for the language.
+        ConfigurationError: sacremoses is not installed, or the language is Finnish, whose detokeniser has other rules.
     """
     try:
         import sacremoses

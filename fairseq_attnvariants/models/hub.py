@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 PLAIN = "model.safetensors"  # in a folder that patches/loading/plain.py reads
 
 HOLE = "\uffff"  # a noncharacter that marks <unk> in a text
-COMMANDS = "use fairseq-generate or fairseq-interactive"
+GENERATE = "use fairseq-generate, which alone reads it"
 LOADING = "give it to from_pretrained"
 UNREAD = "beam search does not read it, leave it out"
 INSTEAD = {
@@ -39,8 +39,8 @@ INSTEAD = {
     "constraints": "give translate the words",
     "prefix_size": "give translate the text, as prefix",
     "score_reference": "use score(sources, targets)",
-    "lm_path": COMMANDS,
-    "lm_weight": COMMANDS,
+    "lm_path": GENERATE,
+    "lm_weight": GENERATE,
     "retain_dropout": LOADING,
     "retain_dropout_modules": LOADING,
     **dict.fromkeys(("no_early_stop", "no_beamable_mm", "sacrebleu", "print_step", "no_seed_provided"), UNREAD),

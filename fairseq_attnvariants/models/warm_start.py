@@ -25,6 +25,8 @@ CELLS = "decoder.network.transition.before.", "decoder.network.transition.after.
 ATTENTION = ("decoder.network.transition.attention.",)
 INITIAL = ("decoder.network.initial",)
 READOUT = "decoder.network.readout.", "decoder.output_projection."
+# the second one with copying, whose readout contains another one
+WEIGHTING = "decoder.network.readout.weighting.", "decoder.network.readout.readout.weighting."
 
 
 class Meaning(NamedTuple):
@@ -50,7 +52,7 @@ MEANINGS = [
     value_of("adaptive_gru_released", "decoder.network.transition.after."),
     value_of("attention_score", *ATTENTION),
     value_of("attention_heads", *ATTENTION),
-    value_of("adaptive_output_swapped", "decoder.network.readout.weighting."),
+    value_of("adaptive_output_swapped", *WEIGHTING),
     value_of("initial_state", *INITIAL),
     value_of("readout", *READOUT),
     Meaning("layer_norm", lambda cfg: str(cfg.layer_norm) != "none", ("encoder.network.",)),

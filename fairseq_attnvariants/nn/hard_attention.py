@@ -51,7 +51,10 @@ class HardAttention(TanhReadout):
 
     def __init__(self, widths: Widths, weighting: AdaptiveWeighting | None = None, norm: bool = False):
         if weighting is not None:
-            raise ConfigurationError("--adaptive-output weighs the context, and hard attention has none")
+            raise ConfigurationError(
+                "--adaptive-output weighs the context, and hard attention has none: use another --readout, or leave it "
+                "out"
+            )
         super().__init__(widths._replace(context=widths.annotation), norm=norm)
 
     def remember(self, encoded: Encoded) -> dict[str, Tensor]:

@@ -6,6 +6,7 @@ and ``fairseq-generate`` no constraints.
 
 import dataclasses
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairseq.dataclass.configs import GenerationConfig
@@ -28,25 +29,10 @@ def build_generator(plain, self, models, args, seq_gen_cls=None, extra_gen_cls_k
     """Build the static search by default for models of this package, unless ``cuda_graphs`` is false.
 
     Raises:
-        ConfigurationError: ``--sampling`` with a coverage penalty; ``--lm-path`` is no language model or not read;
-            ``--constraints`` are not read; options that do not fit together.
+        ConfigurationError: :func:`check_search` raises it.
     """
-    check_search(args)
     extra = dict(extra_gen_cls_kwargs or {})
-    if getattr(args, "constraints", None) and "lm_model" in extra:  # as fairseq-generate calls
-        raise ConfigurationError("--constraints are read only by fairseq-interactive: use that, or leave them out")
-    penalised = any(getattr(getattr(model, "decoder", None), "coverage_penalty", 0) for model in models)
-    if getattr(args, "sampling", False) and penalised:
-        raise ConfigurationError(
-            "--sampling draws from probabilities, which a coverage penalty changes: leave out --sampling, or "
-            "coverage_penalty in --model-overrides"
-        )
-    if path := getattr(args, "lm_path", None):
-        language_model = extra.get("lm_model")
-        if language_model is None:
-            raise ConfigurationError(f"--lm-path {path} is read only by fairseq-generate: use that, or leave it out")
-        if not isinstance(language_model, FairseqLanguageModel):
-            raise ConfigurationError(f"--lm-path {path} is no language model, but a {type(language_model).__name__}")
+    check_search(args, models, extra)
     refused = any(getattr(getattr(model, "cfg", None), "cuda_graphs", None) is False for model in models)
     if seq_gen_cls is None and not refused and all(map(searchable, models)):
         seq_gen_cls = StaticSearch
@@ -56,8 +42,13 @@ def build_generator(plain, self, models, args, seq_gen_cls=None, extra_gen_cls_k
     return plain(self, models, args, seq_gen_cls, extra, *more, **named)
 
 
-def check_search(args: Any) -> None:
+def check_search(args: Any, models: Sequence[Any], extra: Mapping[str, Any]) -> None:
     """Refuse options of fairseq's search that end in a traceback or change nothing.
+
+    Args:
+        args: the options.
+        models: the models that search.
+        extra: further arguments of the generator; fairseq-generate alone gives ``lm_model``, a language model or None.
 
     Raises:
         ConfigurationError: the message names the option and what to do.
@@ -87,6 +78,20 @@ def check_search(args: Any) -> None:
         raise ConfigurationError(f"--temperature {numbers['temperature']} must be above 0")
     if getattr(args, "print_step", False):
         raise ConfigurationError("--print-step is of models that change a whole translation in steps: leave it out")
+    if getattr(args, "constraints", None) and "lm_model" in extra:
+        raise ConfigurationError("--constraints are read only by fairseq-interactive: use that, or leave them out")
+    penalised = any(getattr(getattr(model, "decoder", None), "coverage_penalty", 0) for model in models)
+    if getattr(args, "sampling", False) and penalised:
+        raise ConfigurationError(
+            "--sampling draws from probabilities, which a coverage penalty changes: leave out --sampling, or "
+            "coverage_penalty in --model-overrides"
+        )
+    if path := getattr(args, "lm_path", None):
+        language_model = extra.get("lm_model")
+        if language_model is None:
+            raise ConfigurationError(f"--lm-path {path} is read only by fairseq-generate: use that, or leave it out")
+        if not isinstance(language_model, FairseqLanguageModel):
+            raise ConfigurationError(f"--lm-path {path} is no language model, but a {type(language_model).__name__}")
 
 
 @replaces(NGramRepeatBlock, "_no_repeat_ngram")

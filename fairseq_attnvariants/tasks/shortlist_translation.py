@@ -14,7 +14,7 @@ from .shortlist import Shortlist, ShortlistGenerator, read_candidates
 SIZE, FREQUENT = 50, 100
 
 
-def read_shortlist(options: Any, source: Dictionary, target: Dictionary) -> Optional[Shortlist]:
+def read_shortlist(options: Any, source: Dictionary, target: Dictionary) -> Shortlist | None:
     """Return the shortlist of ``shortlist``, ``shortlist_size`` and ``shortlist_frequent``; None without the first.
 
     Raises:

@@ -60,6 +60,7 @@ class Options(SearchOptions, DataOptions, OneModel):
         license: licence of the model, for the manifest
         trained: training data, for the manifest
         score: score of the model, for the manifest
+        cpu: changes nothing: the command never uses CUDA
     """
 
     output: str = option("FOLDER", required=True)

@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 from fairseq_attnvariants.models.fingerprint import FINGERPRINT, current
 from fairseq_attnvariants.patches.loading.configuration import as_dict
+from fairseq_attnvariants.patches.loading.plain import place
 
 from ..text.files import UserError, say
 from .model import read_checkpoint
@@ -72,7 +73,7 @@ def mean(states: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
     for name, last in states[-1].items():
         if not is_number(last):
             continue
-        held = tuple((state[name].data_ptr(), last.shape, state[name].stride(), last.dtype) for state in states)
+        held = tuple(place(state[name]) for state in states)
         if held not in means:
             total = torch.zeros_like(last, dtype=torch.promote_types(last.dtype, torch.float64))
             for state in states:

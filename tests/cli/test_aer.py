@@ -74,7 +74,10 @@ def test_soft_rates_of_links_are_hard_rates(sentences):
 
 
 def test_nothing_to_divide_by():
-    assert error_rate([(set(), Gold(set(), set()))]) == (None, None, None)
+    link, nothing = {(0, 0)}, Gold(set(), set())
+    assert error_rate([(set(), nothing)]) == (None, None, None)
+    assert error_rate([(set(), Gold(link, link))]) == (1, None, 0)
+    assert error_rate([(link, nothing)]) == (1, 0, None)
 
 
 # ---- the subcommand
@@ -138,6 +141,13 @@ def test_other_tables_and_nothing_to_compare_are_refused(command, tmp_path, refu
 
 def test_missing_weights_are_refused_where_gold_has_links(command, tmp_path, refusal):
     assert f"soft, line 1: no weights, and {tmp_path}/gold has links there" in refusal(command(soft="\n1\n"))
+
+
+def test_weights_may_be_missing_where_gold_has_no_links(command, tmp_path):
+    """align and links write an empty line for a sentence that was skipped."""
+    assert main(command(gold="1-1 2-2 3?2\n\n", hard="0-0 2-1\n\n", soft="1.0,0,0 0,0,1.0\n\n")) == 0
+    rows = json.loads((tmp_path / "table.json").read_text())
+    assert [row["error rate"] for row in rows] == pytest.approx([1 - 3 / 4] * 2)
 
 
 def test_gold_links_outside_the_weights_are_refused_without_the_text(command, refusal):

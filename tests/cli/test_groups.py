@@ -188,8 +188,17 @@ def test_a_source_word_is_right_if_all_that_it_is_linked_to_is():
 def test_an_interval_is_the_same_whatever_fits_into_memory(monkeypatch):
     counts = np.array([[[k, 2**k]] for k in range(6)])
     expected = half_widths(counts, accuracy, 50)
-    monkeypatch.setattr("fairseq_attnvariants_cli.scores.counting.CELLS", 6 * 7)
-    assert half_widths(counts, accuracy, 50) == expected != half_widths(counts, accuracy, 56)
+    for cells in (6 * 7, 1):  # with fewer cells than sentences, resamples are drawn one by one
+        monkeypatch.setattr("fairseq_attnvariants_cli.scores.counting.CELLS", cells)
+        assert half_widths(counts, accuracy, 50) == expected != half_widths(counts, accuracy, 56)
+
+
+def test_a_group_that_no_resample_contains_has_no_interval():
+    """Group k is of sentences k and k + 1. One resample lacks some of these pairs, and the others do not vary."""
+    counts = np.zeros((60, 59, 2))
+    for k in range(59):
+        counts[k : k + 2, k] = 1
+    assert set(half_widths(counts, accuracy, 1)) == {0, None}
 
 
 def test_ngrams_by_hand():
@@ -210,6 +219,8 @@ def test_of_ngrams_with_equal_shares_those_with_more_matches_are_first():
     systems = [("one", ["a y a y a", "b"]), ("two", ["a", "q"])]
     found = contrasts(systems, ["a x a x a", "b"], 2)
     assert [row[:5] for row in found] == [("a", "one", 3, "two", 1), ("b", "one", 1, "two", 0)]
+    found = contrasts([("one", ["b", "a"]), ("two", ["q", "q"])], ["b", "a"], 2)
+    assert [row.ngram for row in found] == ["a", "b"]  # all else being equal, in the order of the alphabet
 
 
 def test_ngrams_are_written(here):
@@ -311,16 +322,19 @@ def test_compare_shows_them_and_draws_them(here):
     "more, message",
     [
         (["--reference-tags", "reference.tags"], "--reference-tags and --system-tags go together"),
+        (["--system-tags", "one.tags", "--system-tags", "two.tags"], "--reference-tags and --system-tags go together"),
         (["--reference-tags", "reference.tags", "--system-tags", "one.tags"], "1 --system-tags for 2 systems"),
         (["--reference-tags", "one.tags", "--system-tags", "one.tags", "--system-tags", "two.tags"],
          "one.tags, line 1: 4 tags, but the reference has 5 words there"),
         (["--alignments", "align", "--source", "source"], "--alignments and --train-source go together"),
+        (["--train-source", "train", "--source", "source"], "--alignments and --train-source go together"),
         (["--alignments", "align", "--train-source", "train"], "--alignments needs --source"),
         (["--alignments", "train.source", "--train-source", "train", "--source", "source"],
          "train.source has 1 lines for 2 sentences"),
         (["--boundaries", "20", "10"], "--boundaries must grow"),
         (["--train-target", "/dev/null"], "/dev/null is empty"),
         (["--train-target", "train", "--reference", "reference", "one"], "--train-target needs one reference"),
+        (["--ngrams", "2", "--reference", "reference", "one"], "--ngrams needs one reference"),
         (["--ngram-table", "n.csv", "--sentence-groups"], "--ngram-table needs --ngrams"),
         (["--plot", "p.png"], "--plot and --group-table need groups"),
     ],

@@ -18,7 +18,7 @@ from corpus import SIZES, USER_DIR, preprocess, run, write_corpus
 from sacrebleu import corpus_bleu
 
 from fairseq_attnvariants_cli.main import main
-from fairseq_attnvariants_cli.scores.evaluation import Place, translate
+from fairseq_attnvariants_cli.scores.evaluation import Place, mean_of_file, translate
 from fairseq_attnvariants_cli.scores.runs import (
     IGNORED,
     Run,
@@ -241,6 +241,20 @@ def test_p_is_adjusted_for_all_verdicts_of_the_table():
     assert ps[1] < ps[0]
     assert [row["X p"] for row in made(SCORES)] == [None, None, *map(pytest.approx, (max(ps[0], 2 * ps[1]), 2 * ps[1]))]
     assert [row["X p"] for row in made(SCORES, dial=DIAL)] == [None, None, None, pytest.approx(ps[1])]
+
+
+def test_updates_and_hours_are_means_over_seeds():
+    runs = {"a": [RUN._replace(seed=2, updates=13, hours=1.5), RUN]}
+    headers, [row] = summary(runs, {}, argparse.Namespace(gen_subset=[], dial=None, baseline=None))
+    found = dict(zip(headers, row, strict=True))
+    assert found == {"system": "a", "seeds": 2, "parameters": 7, "updates": 11, "hours": 1}
+
+
+def test_a_file_without_numbers_is_refused(tmp_path):
+    """Otherwise it would look like a test set with nothing to measure."""
+    (tmp_path / "numbers").touch()
+    with pytest.raises(UserError, match="numbers has 0 lines, and not one for each of the sentences"):
+        mean_of_file(str(tmp_path / "numbers"), None)
 
 
 def test_a_row_for_every_seed(sweep, tmp_path):
@@ -696,6 +710,8 @@ def test_pictures_are_of_what_every_system_has(sweep):
     (["--data", "bin", "--gen-subset"], "--data needs a measure of translations, and none is given"),
     (["--gen-subset", "--beam", "2"], "--beam needs a measure of translations, and none is given"),
     (["--measure", "x=scores", "--tokenize", "13a"], "--tokenize needs a measure of translations"),
+    (["--measure", "x=scores", "--reference", "text"], "--reference needs a measure of translations"),
+    (["--measure", "x=scores", "--remove-bpe"], "--remove-bpe needs a measure of translations"),
     (["--tokenize", "13a"], "--tokenize 13a would cut the reference's <<unk>>: give the raw text as --reference"),
 ])  # fmt: skip
 def test_one_sentence(arguments, message, sweep, tmp_path, monkeypatch, capfd):

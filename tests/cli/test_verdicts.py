@@ -27,6 +27,7 @@ SAME = "no relevant difference"
     (4, 3, None, False, "open"),  # does not grow over the dial
     (-4, 3, None, False, "refuted"),
     (4, 3, 7, False, SAME),
+    (-4, 3, 7, True, SAME),  # the ends of the margin belong to it
     (1, 3, 4, True, SAME),
     (1, 3.5, 4, True, "open"),
     (1, 3, None, True, "open"),

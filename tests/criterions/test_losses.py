@@ -261,8 +261,9 @@ def test_without_a_weight_a_model_has_the_costs_of_its_paper(kind, terms, costs,
     ("costs", dict(attn=ATTENTION), dict(alignment_weight=1), "--alignment-weight 1 needs --load-alignments"),
     ("costs", dict(attn=ATTENTION), dict(alignment_weight=1, datasets={"train": [{}], "valid": [{"alignment": 0}]}),
      "--alignment-weight 1 needs --load-alignments"),
-    ("costs", {}, dict(coverage_weight=-1), "--coverage-weight must be 0 or above, not -1"),
-    ("costs", {}, dict(coverage_weight=math.nan), "--coverage-weight must be 0 or above, not nan"),
+    ("costs", {}, dict(coverage_weight=-1), "--coverage-weight must be at least 0, not -1"),
+    ("costs", {}, dict(coverage_weight=math.nan), "--coverage-weight must be at least 0, not nan"),
+    ("costs", {}, dict(coverage_weight=math.inf), "--coverage-weight must be at least 0, not inf"),
 ])  # fmt: skip
 def test_a_weight_without_its_part_is_refused_by_name(kind, terms, weights, message):
     with pytest.raises(ValueError, match=message):
@@ -481,7 +482,7 @@ def test_rdrop_without_dropout_is_refused(name):
         seen(SYSTEMS[name](rate).train(), aligned())
     with pytest.raises(ValueError, match="--rdrop-weight 3.0 needs dropout, such as --dropout 0.3"):
         own(model, aligned())
-    with pytest.raises(ValueError, match="--rdrop-weight must be 0 or above, not -1"):
+    with pytest.raises(ValueError, match="--rdrop-weight must be at least 0, not -1"):
         criterion("costs", rdrop_weight=-1)
 
 

@@ -36,6 +36,7 @@ def saved(model, runs, path):
     ("initial_state", "first", "linear", {}),
     ("readout", "linear", "tanh", {}),
     ("adaptive_output_swapped", True, False, dict(adaptive_output=True)),
+    ("adaptive_output_swapped", True, False, dict(adaptive_output=True, copying=True)),
     ("attention_heads", 2, 4, dict(attention_score="multihead", attention_dim=8)),
 ])  # fmt: skip
 def test_parts_of_another_kind_are_not_taken(runs, tmp_path, option, there, here, more, monkeypatch):

@@ -36,7 +36,9 @@ def save(folder: str, state: Mapping[str, Any], data: str) -> None:
     """
     dictionaries = sorted(Path(data).glob(DICTIONARIES))
     if not dictionaries:
-        raise ConfigurationError(f"there are no dictionaries, {DICTIONARIES}, in {data}")
+        raise ConfigurationError(
+            f"there are no dictionaries, {DICTIONARIES}, in {data}: give the folder of fairseq-preprocess"
+        )
     try:
         texts = {path.name: path.read_bytes() for path in dictionaries}
     except OSError as error:
@@ -45,7 +47,7 @@ def save(folder: str, state: Mapping[str, Any], data: str) -> None:
     tied: dict[str, str] = {}
     first: dict[Any, str] = {}
     for name, tensor in state["model"].items():
-        own = first.setdefault((tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype), name)
+        own = first.setdefault(place(tensor), name)
         if own == name or not tensor.numel():
             kept[name] = tensor.contiguous().clone()  # else a view would be written with its base tensor
         else:
@@ -62,6 +64,11 @@ def save(folder: str, state: Mapping[str, Any], data: str) -> None:
     }
     with open(os.path.join(folder, CONFIG), "w", encoding="utf-8") as stream:
         json.dump(config, stream, indent=1, default=vars)  # a Namespace, for components without a dataclass
+
+
+def place(tensor: Tensor) -> tuple[Any, ...]:
+    """Where a tensor's numbers are, and how they are read: tied tensors have the same place."""
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
 
 
 def _with_languages(task: Any, data: str) -> Any:
