@@ -3,7 +3,7 @@
 Use: ``fairseq-train --user-dir fairseq_attnvariants --arch NAME``; :mod:`.architectures.variants` has the names.
 """
 
-__version__ = "1.8.0"
+__version__ = "1.9.0"
 
 from .patches.environment import check_environment
 
