@@ -45,6 +45,11 @@ class Bound(NamedTuple):
     text: str
     holds: Callable[[Any], bool]
 
+    def check(self, value: Any, name: str) -> None:
+        """Raise a ConfigurationError, which calls the value ``name``, if the value is out of bounds."""
+        if not self.holds(value):
+            raise ConfigurationError(f"{name} must {self.text}, not {value}")
+
 
 FINITE = Bound("be a finite number", lambda value: abs(value) <= sys.float_info.max)
 
@@ -84,8 +89,8 @@ class Option(NamedTuple):
         if type(value) is not kind:
             raise ConfigurationError(f"{name} must be of type {kind.__name__}, not {json.dumps(value, default=repr)}")
         for bound in (FINITE if kind is float else None, self.bound):
-            if bound is not None and not bound.holds(value):
-                raise ConfigurationError(f"{name} must {bound.text}, not {value}")
+            if bound is not None:
+                bound.check(value, name)
         return value
 
 

@@ -359,8 +359,8 @@ def check(o: AttentionRNNConfig) -> None:
         if value is not None and (rest := mistaken(field.name, value)):
             raise ConfigurationError(f"{flag(field.name)} cannot be {value!r}{rest}")
     for option, bound in described("bound").items():
-        if getattr(o, option) is not None and not bound.holds(getattr(o, option)):
-            raise ConfigurationError(f"{flag(option)} must {bound.text}, not {getattr(o, option)}")
+        if getattr(o, option) is not None:
+            bound.check(getattr(o, option), flag(option))
     part_arguments(o)
     filters(o)
     for sentences in REFUSALS:

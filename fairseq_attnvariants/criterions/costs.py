@@ -26,7 +26,6 @@ CONDITION = "a model with a condition, such as --arch conddec or --decoder-condi
 BRIDGE = "a model with a direct bridge, such as --arch bridge_direct or --bridge-direct hard"
 ATTENTION = "a model that returns its attention in training, as all of this package do"
 EQUAL = 10  # first batches with equal predictions, after which a model counts as one without dropout
-WEIGHT = at_least(0)
 ALIGNMENTS = "--load-alignments and, in the data folder, the training text's, from fairseq-preprocess --align-suffix"
 
 
@@ -146,8 +145,8 @@ class LabelSmoothedCrossEntropyWithCosts(stock.LabelSmoothedCrossEntropyCriterio
         self.equal: int | None = 0  # first batches with equal predictions; None after one with different predictions
         for name in (*(cost.weight for cost in COSTS.values()), "rdrop_weight"):
             given = getattr(cfg, name)
-            if given is not None and not WEIGHT.holds(given):
-                raise ConfigurationError(f"{flag(name)} must {WEIGHT.text}, not {given}")
+            if given is not None:
+                at_least(0).check(given, flag(name))
         if not 0 <= cfg.student_forcing <= 1:
             raise ConfigurationError(f"--student-forcing must be from 0 to 1, not {cfg.student_forcing}")
 

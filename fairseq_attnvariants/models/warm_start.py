@@ -24,9 +24,9 @@ BUFFERS = "version", "_float_tensor"  # buffers of fairseq's models; the second 
 CELLS = "decoder.network.transition.before.", "decoder.network.transition.after."
 ATTENTION = ("decoder.network.transition.attention.",)
 INITIAL = ("decoder.network.initial",)
-READOUT = "decoder.network.readout.", "decoder.output_projection."
-# the second one with copying, whose readout contains another one
-WEIGHTING = "decoder.network.readout.weighting.", "decoder.network.readout.readout.weighting."
+OUTER = "decoder.network.readout."
+INNER = f"{OUTER}readout."  # with copying, whose readout contains another one
+READOUT = OUTER, "decoder.output_projection."
 
 
 class Meaning(NamedTuple):
@@ -52,7 +52,7 @@ MEANINGS = [
     value_of("adaptive_gru_released", "decoder.network.transition.after."),
     value_of("attention_score", *ATTENTION),
     value_of("attention_heads", *ATTENTION),
-    value_of("adaptive_output_swapped", *WEIGHTING),
+    value_of("adaptive_output_swapped", f"{OUTER}weighting.", f"{INNER}weighting."),
     value_of("initial_state", *INITIAL),
     value_of("readout", *READOUT),
     Meaning("layer_norm", lambda cfg: str(cfg.layer_norm) != "none", ("encoder.network.",)),
@@ -161,12 +161,11 @@ def warm_start(model: nn.Module, path: str) -> WarmStart:
 
 def _with_copying(saved: dict[str, Tensor], there: Any, here: Any) -> dict[str, Tensor]:
     """Return the checkpoint's parameters, with the readout's under the names of a model that copies, or does not."""
-    readout, inner = "decoder.network.readout.", "decoder.network.readout.readout."
     if here and not there:
-        return {name.replace(readout, inner): value for name, value in saved.items()}
+        return {name.replace(OUTER, INNER): value for name, value in saved.items()}
     if there and not here:
-        own = {name for name in saved if name.startswith(readout) and not name.startswith(inner)}
-        return {name.replace(inner, readout): value for name, value in saved.items() if name not in own}
+        own = {name for name in saved if name.startswith(OUTER) and not name.startswith(INNER)}
+        return {name.replace(INNER, OUTER): value for name, value in saved.items() if name not in own}
     return saved
 
 
